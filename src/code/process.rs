@@ -157,12 +157,11 @@ fn is_copy(own: &[Map], theirs: &[Map], is_same_file: impl Fn(&Map, &Map) -> boo
             .get(first)
             .filter(|other| other.range.start == map.range.start)
     };
-    let is_file = |map: &&Map| map.backing == Backing::File;
-    let program = own.iter().find(is_file);
+    let program = own.iter().find(|map| map.backing.is_file());
     let has_program = program.is_some_and(|program| {
         at(program).is_some_and(|other| other.range == program.range && is_same_file(program, other))
     });
-    let mut memory = own.iter().filter(|map| !is_file(map));
+    let mut memory = own.iter().filter(|map| map.backing.is_jit_memory());
     has_program && memory.any(|map| at(map).is_some_and(|other| other.backing == map.backing))
 }
 

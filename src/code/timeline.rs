@@ -31,7 +31,6 @@ use crate::code::timeline::placing::{PiecesLeft, Placing};
 use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
-use crate::perf::event::Backing;
 use crate::results::diagnostics::Issue;
 use jitdump::Tally;
 use jitdump::history::{History, Interval, as_inherited, intersection};
@@ -412,7 +411,7 @@ fn events_of(
 fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {
     let mut maps = space.maps.iter();
     let is_inherited = |(parent, _): (SpaceId, Time)| timeline.spaces[parent].has_files;
-    space.parent.is_some_and(is_inherited) || maps.any(|map| map.backing == Backing::File)
+    space.parent.is_some_and(is_inherited) || maps.any(|map| map.backing.is_file())
 }
 
 fn marked<I, T: Copy>(all: &IndexedTable<I, T>, marks: &IndexedTable<I, bool>) -> Vec<T> {

@@ -281,7 +281,7 @@ impl Cover {
 
     fn map(&mut self, space: SpaceId, map: &Map) {
         let space = self.spaces.entry(space).or_default();
-        if map.backing == Backing::File {
+        if map.backing.is_file() {
             space.functions.remove(map.range, |_, ()| {});
             space.memory.remove(map.range, |_, _| {});
             let file = FileMap {

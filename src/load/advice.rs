@@ -8,7 +8,7 @@ use crate::bytes::base_name;
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::perf::event::{Backing, Mmap};
+use crate::perf::event::Mmap;
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::{Description, Runtime};
@@ -67,7 +67,7 @@ fn finder<T: Copy>(
 fn with_code(processes: &Processes, spaces: impl Iterator<Item = SpaceId>) -> impl Iterator<Item = SpaceId> {
     let mut code = finder(processes, |space| {
         let mut maps = space.maps.iter();
-        maps.any(|map| map.backing != Backing::File).then_some(())
+        maps.any(|map| map.backing.is_jit_memory()).then_some(())
     });
     spaces.filter(move |&space| code(space).is_some())
 }

@@ -20,7 +20,7 @@ use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::profile_index::ProfileIndex;
 use crate::code::timeline::PlacedEvent;
 use crate::collections::hash::HashMap;
-use crate::perf::event::{Backing, Mmap};
+use crate::perf::event::Mmap;
 
 /// File mappings of each address space over time, built on first use.
 pub struct MappedFiles<'a> {
@@ -65,7 +65,7 @@ impl<'a> MappedFiles<'a> {
     }
 
     /// Removes the code of an event if it is in a file mapping. Returns the event if anything is left of it. Memory that
-    /// runtimes share with themselves through a file ([`Backing::Shared`]) does not count as a file.
+    /// runtimes share with themselves through a file ([`Shared`](crate::perf::event::Backing::Shared)) does not count as a file.
     pub fn remove(&mut self, event: PlacedEvent) -> Option<PlacedEvent> {
         let is_in_file = |range: AddressRange| self.hold(event.space, range.start, event.time);
         if !event.range.is_some_and(is_in_file) {
@@ -105,7 +105,7 @@ impl<'a> MappedFiles<'a> {
             let (mut maps, mut again) = (Builder::default(), Vec::new());
             let mut first = FirstPlaces::default();
             for map in &space.maps {
-                let is_file = map.backing == Backing::File;
+                let is_file = map.backing.is_file();
                 maps.put(map.range, map.time, is_file);
                 let record = index.kept.at(map.record, endian).filter(|_| is_file);
                 let mmap = record.and_then(|record| Mmap::parse(&record, endian));
@@ -179,6 +179,7 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent, Processes};
     use crate::code::timeline::{FileIndex, FunctionId};
+    use crate::perf::event::Backing;
     use crate::perf::record::{self, Record};
     use crate::perf::testing;
     use crate::units::Pid;

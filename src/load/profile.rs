@@ -8,7 +8,6 @@ use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
 use crate::load::input::{InputFiles, MainFile};
 use crate::load::recording_data::{RecordingData, keep};
-use crate::perf::event::Backing;
 use crate::perf::record::data::ProfileBytes;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::issues::RECORD_AGAIN;
@@ -97,7 +96,7 @@ fn is_remapped(processes: &Processes) -> bool {
         space
             .maps
             .iter()
-            .any(|map| map.backing == Backing::File && LIBRARIES.contains(&map.range.start.0))
+            .any(|map| map.backing.is_file() && LIBRARIES.contains(&map.range.start.0))
     };
     first_maps.next().is_some_and(|map| map.range.start.0 == FIRST)
         && first_maps.all(|map| map.range.start.0 == FIRST)
@@ -108,6 +107,7 @@ fn is_remapped(processes: &Processes) -> bool {
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
+    use crate::perf::event::Backing;
     use crate::units::Pid;
     use jitdump::{Address, AddressRange};
 

@@ -10,7 +10,7 @@ use crate::code::process::{Map, Processes, SpaceId};
 use crate::code::profile_index::ProfileIndex;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
-use crate::perf::event::{Backing, FileId, Mmap};
+use crate::perf::event::{FileId, Mmap};
 
 /// Maximum number of ranges of shared memory in all address spaces together, with those that forked processes replace. A server
 /// with a thousand workers has a few for each.
@@ -64,7 +64,7 @@ impl SharedMemory {
             let inherited = space.parent.and_then(|parent| shared.inherited(parent));
             let mut memory = inherited.unwrap_or_default();
             for map in &space.maps {
-                if !map.is_shared || map.backing == Backing::File {
+                if !map.is_shared || !map.backing.is_jit_memory() {
                     memory.remove(map.range, |_, _| {});
                     continue;
                 }
@@ -131,6 +131,7 @@ mod tests {
     use super::*;
 
     use crate::code::process::ProcessEvent;
+    use crate::perf::event::Backing;
     use crate::units::Pid;
     use jitdump::AddressRange;
 

@@ -223,6 +223,24 @@ pub enum Backing {
     File,
 }
 
+impl Backing {
+    /// Whether it is a file, with code of its own.
+    pub fn is_file(self) -> bool {
+        match self {
+            Self::File => true,
+            Self::Anonymous | Self::Shared => false,
+        }
+    }
+
+    /// Whether JIT compilers write code there.
+    pub fn is_jit_memory(self) -> bool {
+        match self {
+            Self::Anonymous | Self::Shared => true,
+            Self::File => false,
+        }
+    }
+}
+
 /// A [`record::FORK`] record that starts a process, not a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fork {

@@ -5,7 +5,6 @@ use jitdump::{Address, RuntimeTime, Time};
 use crate::code::clock::recorded_clocks::{MARGIN, ProfileClock, RuntimeClock, SECOND, distance};
 use crate::code::process::Map;
 use crate::collections::range_map::RangeMap;
-use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
 
 /// Maximum difference between a header's time and the marker's map, in nanoseconds. Some runtimes write the header
@@ -129,7 +128,7 @@ pub fn distance_by_maps(maps: &[Map], loads: impl Iterator<Item = (Address, Runt
     for map in maps {
         let new = known.gaps(map.range, |()| true);
         known.insert(map.range, (), |_, ()| {});
-        if map.time == Time(0) || map.backing == Backing::File {
+        if map.time == Time(0) || !map.backing.is_jit_memory() {
             continue;
         }
         for gap in new {

@@ -11,7 +11,6 @@ use crate::code::timeline::{
     Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, MemoryKind, PlacedEvent, Timeline,
 };
 use crate::collections::hash::HashMap;
-use crate::perf::event::Backing;
 use crate::results::diagnostics::Issue;
 
 /// Maximum number of ranges of inherited code to check, in all processes together, for what is left of moved code.
@@ -96,7 +95,7 @@ impl<'a> Placing<'a> {
     }
 
     fn add_map(&mut self, map: &Map) {
-        if map.backing == Backing::File {
+        if map.backing.is_file() {
             self.code.clear(map.range, map.time);
             self.memory.put(map.range, map.time, MemoryKind::File);
             return;

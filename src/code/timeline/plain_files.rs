@@ -6,7 +6,6 @@ use jitdump::{Address, AddressRange, Time};
 
 use crate::code::process::Map;
 use crate::code::timeline::Lookup;
-use crate::perf::event::Backing;
 
 /// Maximum number of maps that are searched one by one.
 const MAX: usize = 16;
@@ -18,7 +17,7 @@ pub(super) struct PlainFiles(Box<[(AddressRange, Time)]>);
 impl PlainFiles {
     /// Returns the files of an address space, if all its maps are of files, and few.
     pub(super) fn of(maps: &[Map]) -> Option<Self> {
-        let are_plain = maps.len() <= MAX && maps.iter().all(|map| map.backing == Backing::File);
+        let are_plain = maps.len() <= MAX && maps.iter().all(|map| map.backing.is_file());
         are_plain.then(|| Self(maps.iter().map(|map| (map.range, map.time)).collect()))
     }
 
@@ -49,6 +48,7 @@ impl PlainFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::event::Backing;
 
     #[test]
     fn files_are_there_from_their_first_map_on() {

@@ -11,7 +11,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
-use crate::perf::event::{Backing, KernelMap, Mmap};
+use crate::perf::event::{KernelMap, Mmap};
 
 table_index! {
     /// Index of a module.
@@ -124,7 +124,7 @@ impl Modules {
                 let record = index.kept.at(map.record, profile.endian);
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
                 let mapped = match mmap {
-                    Some(mmap) if map.backing == Backing::File => Mapped::Module(MappedModule {
+                    Some(mmap) if map.backing.is_file() => Mapped::Module(MappedModule {
                         module: numbers.of(mmap.name, mmap.build_id),
                         to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
                         is_executable: !mmap.is_data,

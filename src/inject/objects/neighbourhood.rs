@@ -9,7 +9,6 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::merged;
 use crate::elf::object::LEAD_IN;
 use crate::inject::objects::grouping::CodeToWrite;
-use crate::perf::event::Backing;
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
 /// a library; libdw's module also covers the data after it.
@@ -123,7 +122,7 @@ impl Neighbourhoods {
         let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for (id, space) in processes.iter().filter(|&(id, _)| has_functions(id)) {
             let start = starts.get(&id).copied().unwrap_or(Time::MAX);
-            for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
+            for map in space.maps.iter().filter(|map| map.backing.is_file()) {
                 let own = ranges.entry(id).or_default();
                 match map.time < start {
                     true => own.ground.push(map.range),
@@ -208,6 +207,7 @@ mod tests {
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
     use crate::code::unknown_addresses::UnknownAddresses;
+    use crate::perf::event::Backing;
     use crate::units::Pid;
 
     #[test]

@@ -9,7 +9,6 @@ use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
 use crate::collections::hash::HashMap;
 use crate::load::Recording;
-use crate::perf::event::Backing;
 use crate::tools::timeline::code_box::{CodeBox, NamedCode};
 use crate::tools::timeline::samples::BinnedSamples;
 
@@ -132,7 +131,7 @@ fn places<'a>(
 fn changes(timeline: &Timeline, id: SpaceId, space: &AddressSpace) -> Vec<(Time, AddressRange)> {
     let code = timeline.code_of(id).iter();
     let mut changes: Vec<_> = code.map(|interval| (interval.from, interval.range)).collect();
-    let files = space.maps.iter().filter(|map| map.backing == Backing::File);
+    let files = space.maps.iter().filter(|map| map.backing.is_file());
     changes.extend(files.map(|map| (map.time, map.range)));
     changes.sort_unstable();
     changes

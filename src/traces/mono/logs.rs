@@ -10,7 +10,6 @@ use crate::code::process::Processes;
 use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::collections::range_map::RangeMap;
 use crate::files::{InputFile, TempFile};
-use crate::perf::event::Backing;
 use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::detect::is_packed;
@@ -265,7 +264,7 @@ pub fn read<'a>(
 fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
     let mut files = RangeMap::default();
     for map in processes.spaces_of(pid).flat_map(|(_, space)| &space.maps) {
-        if map.backing == Backing::File {
+        if map.backing.is_file() {
             files.insert(map.range, (), |_, ()| {});
         }
     }
