@@ -362,9 +362,9 @@ impl Timeline {
         self.spaces[space].content.as_deref()
     }
 
-    /// Returns times around `time` at which all lookups of an address have the same result, with that of
-    /// [`Self::has_later_code`]. There may be more.
-    pub fn times_of(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
+    /// Returns an interval around `time` during which all lookups of an address have the same result, with that of
+    /// [`Self::has_later_code`]. It may stay so for longer.
+    pub fn times_at(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
         if let Some(files) = &self.spaces[space].files {
             return files.times_at(address, time);
         }

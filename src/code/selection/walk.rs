@@ -295,7 +295,7 @@ impl HitCode<'_> {
                 time..Time(time.0.saturating_add(1))
             }
             Some(extent) => extent.from..extent.until,
-            None => self.selector.timeline.times_of(space, ip, time),
+            None => self.selector.timeline.times_at(space, ip, time),
         };
         self.leaves.put(space, ip, times, leaf);
         leaf
@@ -333,7 +333,7 @@ impl HitCode<'_> {
             Some(found) if found.range.contains(before) => found.from..found.until,
             _ => {
                 let timeline = self.selector.timeline;
-                let [at, before] = [address, before].map(|address| timeline.times_of(space, address, time));
+                let [at, before] = [address, before].map(|address| timeline.times_at(space, address, time));
                 intersection(at, before)
             }
         }

@@ -101,7 +101,7 @@ fn children_see_what_the_parent_had_when_they_were_forked() {
             .flat_map(move |address| (0..70).map(move |time| (pid, Address(address), Time(time))))
     }) {
         let space = processes.space_at(Pid(pid), time).unwrap();
-        let times = timeline.times_of(space, address, time);
+        let times = timeline.times_at(space, address, time);
         assert!(times.contains(&time));
         for end in [times.start, Time(times.end.0 - 1)] {
             let lookups = [time, end].map(|time| timeline.at(space, address, time));

@@ -90,6 +90,14 @@ impl FunctionIdentity {
             callers: Vec::new(),
         }
     }
+
+    /// Sets the source location that a name contains, if it does.
+    fn set_location(&mut self, name: &[u8]) {
+        if let Some(location) = names::source_locations(name).first() {
+            self.file = Some(printable(location.path));
+            self.line = Some(location.line).filter(|&line| line > 0);
+        }
+    }
 }
 
 /// Returns the name of the runtime that wrote each file: of the last program that its process executed.
@@ -140,37 +148,51 @@ impl<'a> IdentityNamer<'a> {
         }
     }
 
-    /// Returns the functions in a frame, the innermost last. Those inlined into native code count for the outer one.
-    pub fn functions(&mut self, frame: &Frame) -> impl Iterator<Item = IdentityIndex> {
-        let outer = match self.of_codes.get(&frame.code) {
-            Some(&known) => known,
-            None => {
-                let (identity, size) = self.name(frame);
-                let index = self.add(identity, size);
-                self.of_codes.insert(frame.code, index);
-                index
-            }
+    /// Returns the functions in a frame, the innermost last. Code that no earlier frame had is counted in `counts` as the iterator
+    /// reaches it. Native code is one function: what is inlined into it counts for it.
+    pub fn count_functions_of(&mut self, frame: &Frame) -> impl Iterator<Item = IdentityIndex> {
+        let outer = self.outer_function(frame);
+        let inlined = match (frame.module, frame.lines.split_last()) {
+            (None, Some((_outer, inlined))) => inlined,
+            _ => &[],
         };
-        let inlined = match frame.module {
-            Some(_) => &[],
-            None => frame.lines.split_last().map_or(&[][..], |(_, inlined)| inlined),
-        };
-        let inlined = inlined.iter().rev();
-        let inlined = inlined.map(move |line| {
-            let key = (frame.code, line.function);
-            if let Some(&known) = self.of_inlined.get(&key) {
-                return known;
-            }
-            let identity = self.inlined(&self.tables.functions[line.function], &self.identities.all[outer]);
-            let index = self.add(identity, None);
-            self.of_inlined.insert(key, index);
-            index
-        });
-        std::iter::once(outer).chain(inlined)
+        let outermost_first = inlined.iter().rev();
+        let code = frame.code;
+        std::iter::once(outer)
+            .chain(outermost_first.map(move |line| self.inlined_function(code, line.function, outer)))
+    }
+
+    /// Returns the function that a frame's code was compiled for.
+    fn outer_function(&mut self, frame: &Frame) -> IdentityIndex {
+        if let Some(&known) = self.of_codes.get(&frame.code) {
+            return known;
+        }
+        let (identity, size) = self.identity_of_code(frame);
+        let index = self.count_code(identity, size);
+        self.of_codes.insert(frame.code, index);
+        index
+    }
+
+    /// Returns a function that is inlined into `code`, whose own function is `outer`.
+    fn inlined_function(
+        &mut self,
+        code: FrameCode,
+        function: tables::NamedFunctionIndex,
+        outer: IdentityIndex,
+    ) -> IdentityIndex {
+        let key = (code, function);
+        if let Some(&known) = self.of_inlined.get(&key) {
+            return known;
+        }
+        let identity =
+            self.identity_of_inlined(&self.tables.functions[function], &self.identities.all[outer]);
+        let index = self.count_code(identity, None);
+        self.of_inlined.insert(key, index);
+        index
     }
 
     /// Counts code for an identity.
-    fn add(&mut self, identity: FunctionIdentity, size: Option<u64>) -> IdentityIndex {
+    fn count_code(&mut self, identity: FunctionIdentity, size: Option<u64>) -> IdentityIndex {
         let index = self.identities.of(identity);
         if self.counts.row(index).is_none() {
             self.counts.push((0, None));
@@ -182,7 +204,11 @@ impl<'a> IdentityNamer<'a> {
     }
 
     /// Returns the identity of a function that is inlined into another one.
-    fn inlined(&self, function: &tables::NamedFunction, outer: &FunctionIdentity) -> FunctionIdentity {
+    fn identity_of_inlined(
+        &self,
+        function: &tables::NamedFunction,
+        outer: &FunctionIdentity,
+    ) -> FunctionIdentity {
         let file = function.file.map(|file| &*self.tables.files[file].path);
         let location = file.map(|path| SourceLocation {
             path: path.as_bytes(),
@@ -206,10 +232,10 @@ impl<'a> IdentityNamer<'a> {
     }
 
     /// Returns the identity of code, and its size in bytes.
-    fn name(&self, frame: &Frame) -> (FunctionIdentity, Option<u64>) {
+    fn identity_of_code(&self, frame: &Frame) -> (FunctionIdentity, Option<u64>) {
         let modules = self.symbols.modules;
         let found = match frame.code {
-            FrameCode::Function(id) => self.jit_function(id),
+            FrameCode::Function(id) => self.identity_of_function(id),
             FrameCode::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
                 let identity = self.jit_identity(symbol.name, || None, symbol.tier());
                 (identity, Some(symbol.range.size()))
@@ -269,7 +295,8 @@ impl<'a> IdentityNamer<'a> {
         identity
     }
 
-    fn jit_function(&self, id: FunctionId) -> Option<(FunctionIdentity, Option<u64>)> {
+    /// Returns the identity of a function of a runtime's file, and its size in bytes; `None` if its part of the file is gone.
+    fn identity_of_function(&self, id: FunctionId) -> Option<(FunctionIdentity, Option<u64>)> {
         let files = &self.recording.runtime_files.used;
         let recorded = function_of(files, id)?;
         let declared = || recorded.declaration();
@@ -284,15 +311,5 @@ impl<'a> IdentityNamer<'a> {
             identity.line = Some(function.line).filter(|&line| line > 0);
         }
         Some((identity, Some(recorded.range.size())))
-    }
-}
-
-impl FunctionIdentity {
-    /// Sets the source location that a name contains, if it does.
-    fn set_location(&mut self, name: &[u8]) {
-        if let Some(location) = names::source_locations(name).first() {
-            self.file = Some(printable(location.path));
-            self.line = Some(location.line).filter(|&line| line > 0);
-        }
     }
 }

@@ -46,7 +46,7 @@ impl FunctionTree {
             }
             let mut position = outer.map_or(StackPosition::Outside, |stack| known[stack].1);
             for stack in inner.drain(..).rev() {
-                for function in namer.functions(&tables.frames[tables.stacks[stack].frame]) {
+                for function in namer.count_functions_of(&tables.frames[tables.stacks[stack].frame]) {
                     position = tree.child(position, EventFunction { event, function });
                 }
                 known[stack] = (event, position);
@@ -56,7 +56,7 @@ impl FunctionTree {
                 StackPosition::Outside | StackPosition::NoRoom => {
                     without_callers = without_callers.saturating_add(weight.samples);
                     let frame = &tables.frames[tables.stacks[sampled].frame];
-                    let innermost = namer.functions(frame).last();
+                    let innermost = namer.count_functions_of(frame).last();
                     innermost.and_then(|function| tree.root(EventFunction { event, function }))
                 }
             };

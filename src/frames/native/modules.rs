@@ -84,7 +84,8 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn of(&mut self, path: &'a [u8], recorded: Option<&'a [u8]>) -> ModuleIndex {
+    /// Returns the number of the module with a path, and with the recorded build ID or else the listed one.
+    fn number_of(&mut self, path: &'a [u8], recorded: Option<&'a [u8]>) -> ModuleIndex {
         let build_id = recorded.or_else(|| self.build_ids.get(path).copied());
         *self.known.entry((path, build_id)).or_insert_with(|| {
             self.all.push(Module {
@@ -125,7 +126,7 @@ impl Modules {
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
                 let mapped = match mmap {
                     Some(mmap) if map.backing.is_file() => Mapped::Module(MappedModule {
-                        module: numbers.of(mmap.name, mmap.build_id),
+                        module: numbers.number_of(mmap.name, mmap.build_id),
                         to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
                         is_executable: !mmap.is_data,
                     }),
@@ -141,7 +142,7 @@ impl Modules {
         }
         let mut kernel: Vec<(AddressRange, ModuleIndex)> = kernel_maps
             .iter()
-            .map(|map| (map.range, numbers.of(map.name, map.build_id)))
+            .map(|map| (map.range, numbers.number_of(map.name, map.build_id)))
             .collect();
         kernel.sort_unstable_by_key(|&(range, _)| range.start);
         let is_object = |module: &Module| store::has_functions(base_name(&module.path)).is_some();
@@ -158,30 +159,28 @@ impl Modules {
         self.are_objects[module]
     }
 
-    /// Returns the module at an address of an address space at a time, and times around it at which it is there, or
-    /// nothing. There may be more.
-    pub fn with_times(
+    /// Returns the module that is mapped at an address, if any, and an interval around `time` during which that stays so. It may
+    /// stay so for longer.
+    pub fn module_at(
         &self,
         space: SpaceId,
         address: Address,
         time: Time,
     ) -> (Option<MappedModule>, Range<Time>) {
-        let (mapped, times) = self.mapped(space, address, time);
-        let module = mapped.and_then(|mapped| match mapped {
-            Mapped::Module(module) => Some(module),
-            Mapped::Data | Mapped::Other => None,
-        });
-        (module, times)
+        match self.mapping_at(space, address, time) {
+            (Some(Mapped::Module(module)), times) => (Some(module), times),
+            (Some(Mapped::Data | Mapped::Other) | None, times) => (None, times),
+        }
     }
 
     /// Whether an address is in the stack or the heap of a process, and these are not executable.
     pub fn has_data(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        matches!(self.mapped(space, address, time).0, Some(Mapped::Data))
+        matches!(self.mapping_at(space, address, time).0, Some(Mapped::Data))
     }
 
-    /// Returns what is mapped at an address of an address space or its ancestors, and times around `time` at which it
-    /// is the same.
-    fn mapped(&self, space: SpaceId, address: Address, time: Time) -> (Option<Mapped>, Range<Time>) {
+    /// Returns what is mapped at an address of an address space or its ancestors, and an interval around `time` during which that
+    /// stays so.
+    fn mapping_at(&self, space: SpaceId, address: Address, time: Time) -> (Option<Mapped>, Range<Time>) {
         let mut times = Time(0)..Time::MAX;
         let (mut space, mut seen) = (space, time);
         for _ in 0..MAX_GENERATIONS {

@@ -104,7 +104,7 @@ impl Namer<'_> {
                 (self.v8_functions.name(symbol.name), symbol.range.start)
             }
             _ => {
-                let (mapped, _) = self.symbols.modules.with_times(space, address, time);
+                let (mapped, _) = self.symbols.modules.module_at(space, address, time);
                 let mapped = mapped?;
                 let linked = self
                     .symbols

@@ -382,7 +382,7 @@ impl FrameSymbols<'_> {
                 time..Time(time.0.saturating_add(1))
             }
             (_, Some(extent)) => extent.from..extent.until,
-            _ => timeline.times_of(space, address, time),
+            _ => timeline.times_at(space, address, time),
         };
         let sampled = match lookup {
             Lookup::File => None,
@@ -399,7 +399,7 @@ impl FrameSymbols<'_> {
             Some(SampledCode::Symbol(id)) => (FrameCode::PerfMapSymbol(id), address.0),
             Some(_) => (FrameCode::UnnamedJit, address.0),
             None => {
-                let (mapped, mapped_times) = self.modules.with_times(space, address, time);
+                let (mapped, mapped_times) = self.modules.module_at(space, address, time);
                 let code = self.native_code(mapped, address);
                 let offset = mapped.map_or(address.0, |mapped| mapped.file_offset(address));
                 return (FrameAddress { code, offset }, intersection(times, mapped_times));

@@ -320,7 +320,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                     Some(_) => times,
                     // Runtimes log functions in executables, too, which have the tables.
                     None => {
-                        let (mapped, mapped_times) = unwinder.modules.with_times(space, address, time);
+                        let (mapped, mapped_times) = unwinder.modules.module_at(space, address, time);
                         let native = mapped
                             .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
                         match native {
@@ -332,7 +332,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 }
             }
             Lookup::File => {
-                let (mapped, times) = unwinder.modules.with_times(space, address, time);
+                let (mapped, times) = unwinder.modules.module_at(space, address, time);
                 let mapped = mapped.filter(|mapped| mapped.is_executable)?;
                 known.kind = AddressKind::Module(mapped);
                 let offset = mapped.file_offset(address);
@@ -347,7 +347,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 }
                 Some(intersection(
                     times,
-                    unwinder.timeline.times_of(space, address, time),
+                    unwinder.timeline.times_at(space, address, time),
                 ))
             }
             Lookup::Anonymous if unwinder.modules.has_data(space, address, time) => return None,
