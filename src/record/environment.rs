@@ -23,21 +23,25 @@ struct Setting {
     mode: ValueMode,
 }
 
-const fn words(runtime: Runtime, name: &'static str, value: &'static str) -> Setting {
-    Setting {
-        runtime,
-        name,
-        value,
-        mode: ValueMode::Append(b' '),
+impl Setting {
+    /// A variable that is set unless the user has set it.
+    const fn unless_set(runtime: Runtime, name: &'static str, value: &'static str) -> Self {
+        Self {
+            runtime,
+            name,
+            value,
+            mode: ValueMode::IfUnset,
+        }
     }
-}
 
-const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Setting {
-    Setting {
-        runtime,
-        name,
-        value,
-        mode: ValueMode::IfUnset,
+    /// A variable with a list: the value comes after the user's own and `separator`.
+    const fn appended(runtime: Runtime, name: &'static str, separator: u8, value: &'static str) -> Self {
+        Self {
+            runtime,
+            name,
+            value,
+            mode: ValueMode::Append(separator),
+        }
     }
 }
 
@@ -45,57 +49,48 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
 const FOLDER: &str = "DIR";
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
-const SETTINGS: [Setting; 27] = [
-    words(
+const SETTINGS: &[Setting] = &[
+    Setting::appended(
         Runtime::Node,
         "NODE_OPTIONS",
+        b' ',
         "--perf-prof --interpreted-frames-native-stack",
     ),
-    Setting {
-        runtime: Runtime::Deno,
-        name: "DENO_V8_FLAGS",
-        value: "--perf-prof,--interpreted-frames-native-stack,--perf-prof-path=DIR",
-        mode: ValueMode::Append(b','),
-    },
-    value(Runtime::Bun, "BUN_JSC_useJITDump", "1"),
-    value(Runtime::Bun, "BUN_JSC_jitDumpDirectory", "DIR"),
-    value(Runtime::JavaScriptCore, "JSC_useJITDump", "1"),
-    value(Runtime::JavaScriptCore, "JSC_jitDumpDirectory", "DIR"),
-    value(Runtime::SpiderMonkey, "IONPERF", "src"),
-    value(Runtime::SpiderMonkey, "PERF_SPEW_DIR", "DIR"),
+    Setting::appended(
+        Runtime::Deno,
+        "DENO_V8_FLAGS",
+        b',',
+        "--perf-prof,--interpreted-frames-native-stack,--perf-prof-path=DIR",
+    ),
+    Setting::unless_set(Runtime::Bun, "BUN_JSC_useJITDump", "1"),
+    Setting::unless_set(Runtime::Bun, "BUN_JSC_jitDumpDirectory", "DIR"),
+    Setting::unless_set(Runtime::JavaScriptCore, "JSC_useJITDump", "1"),
+    Setting::unless_set(Runtime::JavaScriptCore, "JSC_jitDumpDirectory", "DIR"),
+    Setting::unless_set(Runtime::SpiderMonkey, "IONPERF", "src"),
+    Setting::unless_set(Runtime::SpiderMonkey, "PERF_SPEW_DIR", "DIR"),
     // CPython 3.13 prefers PYTHON_PERF_JIT_SUPPORT, which 3.12 does not have.
-    value(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
-    value(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
-    value(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
-    Setting {
-        runtime: Runtime::Php,
-        name: "PHP_INI_SCAN_DIR",
-        value: "DIR/php",
-        mode: ValueMode::Append(b':'),
-    },
-    words(Runtime::Erlang, "ERL_FLAGS", "+JPperf true"),
-    value(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
+    Setting::unless_set(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
+    Setting::unless_set(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
+    Setting::unless_set(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
+    Setting::appended(Runtime::Php, "PHP_INI_SCAN_DIR", b':', "DIR/php"),
+    Setting::appended(Runtime::Erlang, "ERL_FLAGS", b' ', "+JPperf true"),
+    Setting::unless_set(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
     // Name before .NET 6; later versions prefer DOTNET_PerfMapEnabled.
-    value(Runtime::DotNet, "COMPlus_PerfMapEnabled", "1"),
-    value(Runtime::DotNet, "DOTNET_PerfMapJitDumpPath", "DIR"),
-    value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
-    value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
-    words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
+    Setting::unless_set(Runtime::DotNet, "COMPlus_PerfMapEnabled", "1"),
+    Setting::unless_set(Runtime::DotNet, "DOTNET_PerfMapJitDumpPath", "DIR"),
+    Setting::unless_set(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
+    Setting::unless_set(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
+    Setting::appended(Runtime::Mono, "MONO_ENV_OPTIONS", b' ', "--jitmap"),
     // With frame pointers.
-    Setting {
-        runtime: Runtime::Mono,
-        name: "MONO_DEBUG",
-        value: "disable_omit_fp",
-        mode: ValueMode::Append(b','),
-    },
-    words(Runtime::Ruby, RUBY, YJIT),
-    value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
-    value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
+    Setting::appended(Runtime::Mono, "MONO_DEBUG", b',', "disable_omit_fp"),
+    Setting::appended(Runtime::Ruby, RUBY, b' ', YJIT),
+    Setting::unless_set(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
+    Setting::unless_set(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
     // Before 2026.
-    value(Runtime::MoarVm, "MVM_JIT_PERF_MAP", "1"),
-    value(Runtime::Qemu, "QEMU_JITDUMP", "1"),
-    value(Runtime::Root, "CLING_PROFILE", "1"),
-    value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
+    Setting::unless_set(Runtime::MoarVm, "MVM_JIT_PERF_MAP", "1"),
+    Setting::unless_set(Runtime::Qemu, "QEMU_JITDUMP", "1"),
+    Setting::unless_set(Runtime::Root, "CLING_PROFILE", "1"),
+    Setting::unless_set(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
 ];
 
 /// Java's variable with options.
@@ -167,7 +162,7 @@ pub fn variables(
     };
     let mut variables = Vec::new();
     let mut add = |name: &'static str, value: OsString, mode| {
-        if let Some(value) = combined(current(name), value, mode, name) {
+        if let Some(value) = combined_value(current(name), value, mode, name) {
             variables.push((name, value));
         }
     };
@@ -179,7 +174,7 @@ pub fn variables(
         if setting.runtime == Runtime::Node && request.has_stack_copies {
             text.push_str(" --perf-prof-unwinding-info");
         }
-        add(setting.name, in_folder(&text, request.dumps), setting.mode);
+        add(setting.name, value_for_folder(&text, request.dumps), setting.mode);
     }
     if is_wanted(Runtime::Java) {
         add(JAVA, java_options(request.java_agent), ValueMode::Append(b' '));
@@ -229,7 +224,12 @@ pub fn has_ruby_compiler(command: &[OsString]) -> bool {
 }
 
 /// Returns the new value of a variable; `None` if it stays as it is.
-fn combined(current: Option<OsString>, value: OsString, mode: ValueMode, name: &str) -> Option<OsString> {
+fn combined_value(
+    current: Option<OsString>,
+    value: OsString,
+    mode: ValueMode,
+    name: &str,
+) -> Option<OsString> {
     let ValueMode::Append(separator) = mode else {
         return current.is_none().then_some(value);
     };
@@ -248,7 +248,8 @@ fn combined(current: Option<OsString>, value: OsString, mode: ValueMode, name: &
     Some(OsString::from_vec(joined))
 }
 
-fn in_folder(text: &str, folder: &Path) -> OsString {
+/// Returns the value of a [`Setting`] for dumps in `folder`.
+fn value_for_folder(text: &str, folder: &Path) -> OsString {
     let mut value = OsString::new();
     for (at, part) in text.split(FOLDER).enumerate() {
         if at > 0 {
@@ -429,7 +430,7 @@ mod tests {
 
     #[test]
     fn runtimes_with_variables_can_be_named() {
-        for setting in &SETTINGS {
+        for setting in SETTINGS {
             assert!(setting.runtime.description().id.is_some(), "{}", setting.name);
         }
     }
