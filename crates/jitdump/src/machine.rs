@@ -27,7 +27,7 @@ pub struct Machine {
 
 /// ELF machine ID, whether addresses have 64 bits, and the names used by `uname -m` and Rust. An ID that is
 /// listed for both classes leaves the class open.
-const MACHINES: [(elf::Machine, bool, &[&str]); 19] = [
+const MACHINES: &[(elf::Machine, bool, &[&str])] = &[
     (elf::EM_X86_64, true, &["x86_64"]),
     (elf::EM_386, false, &["i386", "i486", "i586", "i686", "x86"]),
     (elf::EM_AARCH64, true, &["aarch64", "aarch64_be"]),

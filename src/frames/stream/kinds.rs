@@ -63,7 +63,7 @@ impl fmt::Display for Kind {
 
 /// Starts of the names of native functions: collectors of V8, JavaScriptCore, SpiderMonkey, Java, Mono, CPython, PHP,
 /// Erlang, Ruby, LuaJIT, Go and Boehm's.
-const COLLECTORS: [&str; 55] = [
+const COLLECTORS: &[&str] = &[
     "v8::internal::Scavenge",
     "v8::internal::MarkCompact",
     "v8::internal::MinorMarkCompact",
@@ -122,7 +122,7 @@ const COLLECTORS: [&str; 55] = [
 ];
 
 /// The same for compilers.
-const COMPILERS: [&str; 43] = [
+const COMPILERS: &[&str] = &[
     "v8::internal::compiler::",
     "v8::internal::maglev::",
     "v8::internal::baseline::",
@@ -169,7 +169,7 @@ const COMPILERS: [&str; 43] = [
 ];
 
 /// Starts of the names of kernel functions in which a CPU waits for work.
-const IDLE: [&str; 10] = [
+const IDLE: &[&str] = &[
     "cpuidle_",
     "do_idle",
     "default_idle",
@@ -183,7 +183,7 @@ const IDLE: [&str; 10] = [
 ];
 
 /// Starts of the names of threads, and what they do all the time.
-const THREADS: [(&str, Kind); 16] = [
+const THREADS: &[(&str, Kind)] = &[
     ("C1 CompilerThre", Kind::Compiler),
     ("C2 CompilerThre", Kind::Compiler),
     ("JVMCI-native", Kind::Compiler),
@@ -203,7 +203,7 @@ const THREADS: [(&str, Kind); 16] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 40] = [
+const HELPERS: &[&str] = &[
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
@@ -306,9 +306,9 @@ fn starts(name: &str, known: &[&str]) -> bool {
 
 /// Returns the kind of a function of an executable or library.
 pub fn of_native(name: &str) -> Kind {
-    if starts(name, &COLLECTORS) {
+    if starts(name, COLLECTORS) {
         Kind::Gc
-    } else if starts(name, &COMPILERS) {
+    } else if starts(name, COMPILERS) {
         Kind::Compiler
     } else {
         Kind::Native
@@ -317,7 +317,7 @@ pub fn of_native(name: &str) -> Kind {
 
 /// Returns the kind of a function of the kernel.
 pub fn of_kernel(name: &str) -> Kind {
-    if starts(name, &IDLE) {
+    if starts(name, IDLE) {
         Kind::Idle
     } else {
         Kind::Kernel

@@ -1,4 +1,4 @@
-//! Colours of compilers: the same on all pages.
+//! Colors of compilers: the same on all pages.
 
 const BLUE: &str = "#3b7dd8";
 const TEAL: &str = "#17a5b8";
@@ -11,9 +11,9 @@ const PURPLE: &str = "#a66bd4";
 const BROWN: &str = "#9c6b4e";
 const GREY: &str = "#7d8597";
 
-/// Colours of known compilers. Those of one runtime differ with most kinds of color vision; compilers of several runtimes
+/// Colors of known compilers. Those of one runtime differ with most kinds of color vision; compilers of several runtimes
 /// that do the same have the same color.
-const COLORS: [(&str, &str); 38] = [
+const COLORS: &[(&str, &str)] = &[
     ("Ignition", YELLOW),
     ("Sparkplug", GREEN),
     ("Maglev", TEAL),
@@ -54,7 +54,7 @@ const COLORS: [(&str, &str); 38] = [
     (super::tiers::OTHERS, GREY),
 ];
 
-/// Returns the colour of a compiler, as `#rrggbb`. That of an unknown name depends on nothing but the name.
+/// Returns the color of a compiler, as `#rrggbb`. That of an unknown name depends on nothing but the name.
 pub fn color(tier: &str) -> String {
     let known = COLORS.iter().find(|(name, _)| *name == tier);
     known.map_or_else(|| hue(tier), |(_, color)| (*color).to_owned())

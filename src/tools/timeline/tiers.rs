@@ -12,7 +12,7 @@ use crate::load::{all_symbols, function_of};
 use crate::tools::timeline::code_box::CodeId;
 use crate::tools::timeline::samples::{BinnedSamples, Series};
 
-/// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
+/// Maximum number of compilers to distinguish by color. Runtimes have up to six each.
 const MAX_TIERS: usize = 10;
 
 /// Name for all compilers that are not distinguished.

@@ -27,7 +27,7 @@ pub struct PageValues {
     pub processes: Vec<ProcessValues>,
     /// Compilers of the functions, those with the most samples first.
     pub tiers: Vec<String>,
-    /// Colour of each compiler, as `#rrggbb`.
+    /// Color of each compiler, as `#rrggbb`.
     pub colors: Vec<String>,
     /// Names of the functions, without duplicates.
     pub names: Vec<String>,
