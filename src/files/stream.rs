@@ -1,7 +1,7 @@
 //! Opens outputs that are streams instead of files.
 //!
-//! An output is a new file ([`crate::files::StagedFile`]) or a stream. Streams are open files named by `/dev`
-//! and `/proc` (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`), and FIFOs and character devices that the
+//! An output is a new file ([`crate::files::StagedFile`]) or a stream. Streams are what links in `/dev` and `/proc` lead to
+//! (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`), and FIFOs and character devices that the
 //! path names without a link and that belong to the user or to root. Others could have been planted: a link
 //! to a FIFO is replaced, as every link is, instead of followed.
 
@@ -36,27 +36,31 @@ const WRITE_FLAGS: OFlags = OFlags::WRONLY
 /// Whether a path is that of a stream. [`open`] may still reject it.
 pub fn is_stream(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => is_open_file(path),
+        Ok(found) if found.is_symlink() => is_system_link(path),
         Ok(found) => !found.is_file() && !found.is_dir(),
         Err(_) => false,
     }
 }
 
-/// Whether a path, as written, is in a directory of the system for open files. Other users cannot create links
-/// there, as they can in other directories.
-fn is_open_file(path: &Path) -> bool {
-    let folder = path.parent().unwrap_or(path);
-    let names: Option<Vec<&str>> = folder
+/// Whether a path, as written, is that of a link directly in `/dev` or of an open file of a process. Only root and the process
+/// can create links there, so it is followed, wherever it leads.
+fn is_system_link(path: &Path) -> bool {
+    let names: Option<Vec<&str>> = path
         .components()
         .map(|component| match component {
             Component::RootDir => Some("/"),
-            Component::Normal(name) => name.to_str(),
+            Component::Normal(name) => Some(name.to_str().unwrap_or_default()),
             _ => None,
         })
         .collect();
     matches!(
         names.as_deref(),
-        Some(["/", "dev"] | ["/", "dev", "fd"] | ["/", "proc", _, "fd"] | ["/", "proc", _, "task", _, "fd"])
+        Some(
+            ["/", "dev", _]
+                | ["/", "dev", "fd", _]
+                | ["/", "proc", _, "fd", _]
+                | ["/", "proc", _, "task", _, "fd", _]
+        )
     )
 }
 
@@ -66,7 +70,7 @@ pub fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::other("standard output is closed"));
     }
     let found = fs::symlink_metadata(path)?;
-    if found.is_symlink() && is_open_file(path) {
+    if found.is_symlink() && is_system_link(path) {
         let file: File = rustix::fs::openat(CWD, path, WRITE_FLAGS, Mode::empty())
             .map_err(no_reader_error)?
             .into();
@@ -139,14 +143,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn paths_of_open_files_are_recognized_as_written() {
+    fn links_of_the_system_are_recognized_as_written() {
         for path in [
             "/dev/stdout",
             "/dev/fd/1",
             "/proc/self/fd/1",
             "/proc/thread-self/fd/1",
         ] {
-            assert!(is_open_file(Path::new(path)), "{path}");
+            assert!(is_system_link(Path::new(path)), "{path}");
         }
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("fd");
@@ -160,7 +164,7 @@ mod tests {
             "/proc/../fd/1",
             "/proc/self/cwd/fd/1",
         ] {
-            assert!(!is_open_file(Path::new(path)), "{path}");
+            assert!(!is_system_link(Path::new(path)), "{path}");
         }
     }
 

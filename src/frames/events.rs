@@ -21,13 +21,14 @@ pub fn of_profile(profile: &Profile<'_>, wanted: Option<&str>) -> (Vec<EventSumm
     (events, counted_as)
 }
 
-/// Returns the index of the event with a name.
+/// Returns the index of the event with a name. Fails if there is none.
 pub fn position(events: &[EventSummary], name: &str) -> Result<u32, Diagnostic> {
     let found = events.iter().position(|event| event.name == name);
     found.and_then(|index| u32::try_from(index).ok()).ok_or_else(|| {
         let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
-        let unknown = Diagnostic::new(Issue::EventUnknown).with("event", name);
-        unknown.with("events", names.join(", "))
+        Diagnostic::new(Issue::EventUnknown)
+            .with("event", name)
+            .with("events", names.join(", "))
     })
 }
 

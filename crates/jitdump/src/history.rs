@@ -77,7 +77,7 @@ impl<T: Copy> Builder<T> {
         });
     }
 
-    /// Ends all values at `range`.
+    /// Ends all values at `range` at `time`.
     #[doc(hidden)]
     pub fn clear(&mut self, range: AddressRange, time: Time) {
         if !has_addresses(range) {
