@@ -72,7 +72,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     let found = fs::symlink_metadata(path)?;
     if found.is_symlink() && is_system_link(path) {
         let file: File = rustix::fs::openat(CWD, path, WRITE_FLAGS, Mode::empty())
-            .map_err(no_reader_error)?
+            .map_err(|error| explained(error, "has no reader, or is a socket, to which only - can write"))?
             .into();
         return set_blocking(file);
     }
@@ -101,15 +101,18 @@ fn open_waiting(path: &Path) -> io::Result<File> {
     loop {
         match rustix::fs::openat(CWD, path, WRITE_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
             Err(Errno::NXIO) if start.elapsed() < READER_TIMEOUT => sleep(RETRY_INTERVAL),
-            other => return Ok(other.map_err(no_reader_error)?.into()),
+            other => {
+                let file = other.map_err(|error| explained(error, "nothing reads from it"))?;
+                return Ok(file.into());
+            }
         }
     }
 }
 
-/// Replaces ENXIO ("no such device or address"), which means that a FIFO has no reader.
-fn no_reader_error(error: Errno) -> io::Error {
+/// Replaces ENXIO ("no such device or address") by its `meaning`: a FIFO has no reader, or a link leads to a socket.
+fn explained(error: Errno, meaning: &'static str) -> io::Error {
     match error {
-        Errno::NXIO => io::Error::other("nothing reads from it"),
+        Errno::NXIO => io::Error::other(meaning),
         error => error.into(),
     }
 }
@@ -140,6 +143,7 @@ fn set_blocking(file: File) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -166,6 +170,15 @@ mod tests {
         ] {
             assert!(!is_system_link(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn a_link_to_a_socket_is_explained() {
+        let (socket, _other_end) = std::os::unix::net::UnixStream::pair().unwrap();
+        let link = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        assert!(is_stream(Path::new(&link)));
+        let error = open(Path::new(&link)).unwrap_err();
+        assert!(error.to_string().contains("is a socket"), "{error}");
     }
 
     #[test]
