@@ -223,16 +223,20 @@ impl PerfMapSymbols {
     /// Whether a table has a symbol at an address of an address space, hidden by a mapping or not. The symbol applies
     /// only in JIT memory.
     pub fn has(&self, space: SpaceId, address: Address) -> bool {
-        self.find(space, address).is_some() || self.withheld_by(space, address).next().is_some()
+        self.find_piece(space, address).is_some() || self.withheld_by(space, address).next().is_some()
     }
 
     /// Returns the symbol at an address of an address space, in the JIT memory of `region`.
     pub fn at(&self, space: SpaceId, address: Address, region: JitRegion) -> Option<PlacedSymbol> {
-        let (home, table, piece) = self.find(space, address)?;
+        let (home, table, piece) = self.find_piece(space, address)?;
         self.place(home, table, piece, region)
     }
 
-    fn find(&self, space: SpaceId, address: Address) -> Option<(SpaceId, SymbolTableIndex, Piece<u32>)> {
+    fn find_piece(
+        &self,
+        space: SpaceId,
+        address: Address,
+    ) -> Option<(SpaceId, SymbolTableIndex, Piece<u32>)> {
         self.chain(space).find_map(|(home, table)| {
             let piece = Piece::at(&self.tables[table].pieces, address)?;
             Some((home, table, piece))

@@ -196,7 +196,7 @@ impl ProfileIndex {
     }
 
     /// Adds a record at its time, and to `events` what it says about processes.
-    fn add(
+    fn add_record(
         &mut self,
         profile: &Profile<'_>,
         record: &Record<'_>,
@@ -357,7 +357,7 @@ impl Part {
         let mut part = Self::default();
         let mut records = profile.intact_records();
         while let Some(record) = records.next() {
-            part.add(profile, &record, marked_path);
+            part.add_record(profile, &record, marked_path);
         }
         part.index.data_end = records.undecoded().unwrap_or(profile.data.len());
         part.index.has_damage = !records.damage().is_empty();
@@ -381,7 +381,7 @@ impl Part {
                 if !validator.is_certain(&record) {
                     return None;
                 }
-                part.add(profile, &record, marked_path);
+                part.add_record(profile, &record, marked_path);
             }
             Some(part)
         };
@@ -394,8 +394,9 @@ impl Part {
         (end == profile.data.len()).then_some(whole)
     }
 
+    /// Adds a record, which comes after all that were added.
     #[inline]
-    fn add(
+    fn add_record(
         &mut self,
         profile: &Profile<'_>,
         record: &Record<'_>,
@@ -404,7 +405,7 @@ impl Part {
         let time = profile.attrs.time_of(record, profile.endian);
         self.index.marks.pass(record, time);
         self.index
-            .add(profile, record, time, marked_path, &mut self.events);
+            .add_record(profile, record, time, marked_path, &mut self.events);
     }
 }
 

@@ -71,7 +71,7 @@ fn add_all(
         let name = path.file_name().unwrap_or_default();
         let added = match options.is_cache_linked {
             true => cache.link(&object.build_id, folder, name)?,
-            false => cache.add(&object.build_id, folder, path)?,
+            false => cache.add_object(&object.build_id, folder, path)?,
         };
         match added {
             Added::New => filled.added += 1,

@@ -168,8 +168,9 @@ fn write_objects(
     let planned = inputs.objects(mapped, &groups);
     let mut advance = |done| progress.advance(done);
     let mut kept = KeptSources::new(&inputs.lines.sources, load);
-    let mut objects = objects::functions::write_objects(inputs, planned, written, &mut kept, &mut advance)?;
-    objects::symbols::write(inputs, mapped, written, &mut kept, &mut objects, advance)?;
+    let mut objects =
+        objects::functions::write_function_objects(inputs, planned, written, &mut kept, &mut advance)?;
+    objects::symbols::write_symbol_objects(inputs, mapped, written, &mut kept, &mut objects, advance)?;
     if inputs.has_copied_stacks {
         objects::include_ends(&mut objects.placed, mapped.freed_ranges);
     }

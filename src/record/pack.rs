@@ -39,16 +39,17 @@ pub fn pack(folder: &Folder, archive: NameInFolder) -> io::Result<(u64, Vec<Diag
     let mut staged = StagedFile::create(archive)?;
     let mut left_out = Vec::new();
     // The path itself is a link.
-    let size = write(&folder.descriptor_path().join("."), staged.file(), &mut left_out)?;
+    let size = write_archive(&folder.descriptor_path().join("."), staged.file(), &mut left_out)?;
     staged.commit()?;
     Ok((size, left_out))
 }
 
+/// Writes all that is in a folder as an archive. Returns the size of the file; what cannot be read is `left_out`.
 #[expect(
     clippy::disallowed_methods,
     reason = "the folder of the recording, which follows no links"
 )]
-fn write(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::Result<u64> {
+fn write_archive(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::Result<u64> {
     let mut builder = Builder::new(Encoder::new(&mut *file, LEVEL)?);
     builder.mode(HeaderMode::Deterministic);
     builder.follow_symlinks(false);
@@ -58,7 +59,7 @@ fn write(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::
     let mut open = vec![(folder.to_owned(), name)];
     while let Some((path, name)) = open.pop() {
         let found = fs::symlink_metadata(&path)?;
-        add(&mut builder, &path, &name, &found, left_out)?;
+        add_entry(&mut builder, &path, &name, &found, left_out)?;
         if found.is_dir() {
             let entries = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name()));
             let mut names = entries.collect::<io::Result<Vec<_>>>()?;
@@ -81,7 +82,7 @@ fn write(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::
     clippy::disallowed_methods,
     reason = "the folder of the recording, which follows no links"
 )]
-fn add(
+fn add_entry(
     builder: &mut Builder<Encoder<'_, &mut File>>,
     path: &Path,
     name: &Path,

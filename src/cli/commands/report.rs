@@ -109,7 +109,7 @@ impl ReportArguments {
     pub fn conflict(&self) -> Option<String> {
         let conflict = self.conflict_of_words().or_else(|| self.source_files.conflict());
         conflict.map(str::to_owned).or_else(|| {
-            let (profile, _) = self.words();
+            let (profile, _) = self.profile_and_function();
             let options = [("--log-pid", self.logs.pid.is_some())];
             self.logs.conflict(&options, profile.as_deref())
         })
@@ -119,8 +119,8 @@ impl ReportArguments {
     fn conflict_of_words(&self) -> Option<&'static str> {
         match self.instructions {
             _ if self.input.is_some() && self.arguments.len() > 1 => Some("--input and two more arguments"),
-            Some(_) if self.words().1.is_none() => Some("--instructions without a function"),
-            _ if self.by.is_some() && self.words().1.is_some() => Some("--by and a function"),
+            Some(_) if self.profile_and_function().1.is_none() => Some("--instructions without a function"),
+            _ if self.by.is_some() && self.profile_and_function().1.is_some() => Some("--by and a function"),
             _ => None,
         }
     }
@@ -145,7 +145,7 @@ impl ReportArguments {
     }
 
     /// Returns the profile, if one is named, and the function.
-    fn words(&self) -> (Option<PathBuf>, Option<String>) {
+    fn profile_and_function(&self) -> (Option<PathBuf>, Option<String>) {
         // Names in reports are printable, too.
         let text = |path: &PathBuf| printable_path(path);
         match (&self.input, &self.arguments[..]) {
@@ -159,7 +159,7 @@ impl ReportArguments {
 
     /// Returns what to report, by the arguments and what is there.
     fn options(&self) -> Result<ReportOptions, Diagnostic> {
-        let (profile, function) = self.words();
+        let (profile, function) = self.profile_and_function();
         let input = profile_of(profile.as_ref(), self.quiet)?;
         if let (None, Some(word)) = (&profile, &function)
             && !is_standard(&input)

@@ -286,7 +286,7 @@ impl HitCode<'_> {
     /// Looks up a sampled address, marks the code there, and remembers it for as long as it is there.
     fn new_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<SampledCode> {
         self.selection.lookups += 1;
-        let (lookup, extent) = self.find(space, ip, time);
+        let (lookup, extent) = self.lookup_with_extent(space, ip, time);
         self.mark(space, ip, lookup);
         self.note_unknown(space, ip, lookup);
         let leaf = self.selector.classify_ip(space, ip, time, lookup);
@@ -353,7 +353,9 @@ impl HitCode<'_> {
             return Some(true);
         }
         let lookup = match lookup {
-            None if is_within(context.jit_bounds) => Some(self.find(context.space, address, context.time).0),
+            None if is_within(context.jit_bounds) => {
+                Some(self.lookup_with_extent(context.space, address, context.time).0)
+            }
             lookup => lookup,
         };
         lookup?.frame_has_name()
@@ -432,13 +434,18 @@ impl HitCode<'_> {
         if !is_near_function && !timeline.symbols.has(space, address) {
             return (None, None);
         }
-        let (lookup, extent) = self.find(space, address, time);
+        let (lookup, extent) = self.lookup_with_extent(space, address, time);
         self.mark(space, address, lookup);
         (Some(lookup), extent)
     }
 
     /// Returns the content of an address at a time, and for code the extent around it.
-    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Interval<Code>>) {
+    fn lookup_with_extent(
+        &mut self,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+    ) -> (Lookup, Option<Interval<Code>>) {
         self.recent.lookup(self.selector.timeline, space, address, time)
     }
 

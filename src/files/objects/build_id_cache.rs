@@ -145,7 +145,12 @@ impl BuildIdCache {
 
     /// Adds an object file of the directory `objects`, which a profile maps from `path`. The link is created last, so that it
     /// never dangles.
-    pub fn add(&mut self, build_id: &BuildId, objects: &Folder, path: &Path) -> Result<Added, Diagnostic> {
+    pub fn add_object(
+        &mut self,
+        build_id: &BuildId,
+        objects: &Folder,
+        path: &Path,
+    ) -> Result<Added, Diagnostic> {
         let file_name = path.file_name().unwrap_or_default();
         let original = objects.at(file_name);
         let object = original.open_file().and_then(|file| InputFile::read(&file));

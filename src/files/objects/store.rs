@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// Writes an object of a process, unless that was done already. Returns its name.
-    pub fn write(
+    pub fn write_object(
         &mut self,
         pid: Pid,
         kind: ObjectKind,

@@ -80,21 +80,23 @@ impl<'a> CodeWithoutTables<'a> {
 
     /// Returns what a function without tables has on top of the stack at an offset in a module's file; `None` if no symbol is there.
     pub fn top(&self, module: ModuleIndex, file_offset: u64) -> Option<KnownTop> {
-        let (function, offset) = self.at(module, file_offset)?;
+        let (function, offset) = self.function_at(module, file_offset)?;
         Some(KnownTop::of(self.target, &function.1, offset))
     }
 
     /// Whether an offset in a module's file is right after a call.
     pub fn is_after_call(&self, module: ModuleIndex, file_offset: u64) -> bool {
         // The call may be the last instruction of its function.
-        let call = file_offset.checked_sub(1).and_then(|call| self.at(module, call));
+        let call = file_offset
+            .checked_sub(1)
+            .and_then(|call| self.function_at(module, call));
         call.is_some_and(|(function, offset)| {
             x86_64_code::is_after_call(&function.0, offset.saturating_add(1))
         })
     }
 
     /// Returns the function at an offset in a module's file, and the offset in its code.
-    fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<(Arc<CodeWithTops>, usize)> {
+    fn function_at(&self, module: ModuleIndex, file_offset: u64) -> Option<(Arc<CodeWithTops>, usize)> {
         let content = self.functions.of(module)?;
         let address = content.file.segments.address(file_offset)?;
         let in_debug = || content.debug.as_ref()?.at(address);
@@ -103,12 +105,12 @@ impl<'a> CodeWithoutTables<'a> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let function = read
             .entry((module, range.start))
-            .or_insert_with(|| self.read(module, &content.file, range));
+            .or_insert_with(|| self.read_function(module, &content.file, range));
         Some((function.clone()?, offset))
     }
 
     /// Reads the code of a function, and nothing else of its file, which may have thousands of them.
-    fn read(&self, module: ModuleIndex, file: &FunctionRanges, range: AddressRange) -> ReadCode {
+    fn read_function(&self, module: ModuleIndex, file: &FunctionRanges, range: AddressRange) -> ReadCode {
         /// A row takes as much memory as so many bytes of code.
         const ROW_SIZE: usize = 16;
         if range.size() > MAX_SIZE || Target::of(file.machine) != Some(self.target) {

@@ -94,7 +94,7 @@ impl FrameState<'_> {
             _ => Err(End::Start),
         };
         for (register, rule) in rules.registers {
-            let value = callee.value(rules, rule, *register, cfa);
+            let value = callee.register_value(rules, rule, *register, cfa);
             match value {
                 Ok(Some(value)) => self.registers.set(*register, value),
                 Ok(None) | Err(_) => self.registers.forget(*register),
@@ -103,7 +103,7 @@ impl FrameState<'_> {
                 address = value.and_then(|value| value.ok_or(End::Start));
             }
         }
-        callee.check(address?, &self.registers, rules.is_signal)
+        callee.check_caller(address?, &self.registers, rules.is_signal)
     }
 
     /// Returns the CFA by the frame record that the rules place below it, and that the frame pointer points to; `None` if they
@@ -127,7 +127,7 @@ impl FrameState<'_> {
     }
 
     /// Returns the caller's value of a register; `None` if it has none.
-    fn value(
+    fn register_value(
         &self,
         rules: Rules<'_>,
         rule: &RegisterRule,
@@ -229,7 +229,7 @@ impl FrameState<'_> {
         self.registers.retain(preserved);
         self.registers.set(self.target.stack_pointer(), cfa);
         self.registers.set(self.target.frame_pointer(), caller);
-        callee.check(address, &self.registers, false)
+        callee.check_caller(address, &self.registers, false)
     }
 
     /// Returns the return address of a function that has no frame, if it is on the stack.
@@ -265,12 +265,12 @@ impl FrameState<'_> {
             self.registers.set(self.target.frame_pointer(), pointer);
         }
         self.registers.set(self.target.stack_pointer(), cfa);
-        callee.check(address, &self.registers, false)
+        callee.check_caller(address, &self.registers, false)
     }
 
     /// Checks that an address is that of a caller, whose registers show that it is further up the stack. Signals may have a
     /// stack of their own.
-    fn check(&self, address: u64, caller: &Registers, is_signal: bool) -> Result<u64, End> {
+    fn check_caller(&self, address: u64, caller: &Registers, is_signal: bool) -> Result<u64, End> {
         let address = self.target.code_address(address);
         if address == 0 {
             return Err(End::Start);

@@ -32,7 +32,7 @@ use crate::units::Pid;
 /// Writes the objects in their order, with the source files that they need, in batches that limit memory. Counts in
 /// [`Objects::faults`] what is left out for lack of room. What is no longer in its file is left out, too. Reports the number of
 /// finished functions to `progress`. Fails if the output cannot be written.
-pub fn write_objects(
+pub fn write_function_objects(
     input: &ObjectInputs<'_>,
     objects: Vec<ObjectMembers<'_>>,
     output: &mut Output,
@@ -322,7 +322,7 @@ impl<'a> ObjectWriter<'a> {
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
             faults.object.add(Issue::TextsTooLarge, 0);
         }
-        let added = lines.add(info, function, self.input.names, places, has_texts, encoder);
+        let added = lines.add_table(info, function, self.input.names, places, has_texts, encoder);
         added.unwrap_or_else(|_| {
             faults.object.add(Issue::LinesTooLarge, 0);
             Vec::new()
@@ -422,7 +422,7 @@ impl<'a> ObjectWriter<'a> {
     ) -> Result<(), Diagnostic> {
         let (job, encoded) = (&object.planned.job, &object.encoded);
         let tables_address = object.planned.tables.as_ref().map(|tables| tables.address);
-        let name = store.write(
+        let name = store.write_object(
             self.pid(job.first),
             ObjectKind::Functions,
             &object.bytes,

@@ -46,7 +46,7 @@ pub struct SourcePlaces<'a> {
 impl LineOptions {
     /// Adds the line table of a function to its object, with source texts if `has_texts`, and with names of functions in the
     /// style `names`. Returns the source files to write. Fails if the table is too large for DWARF.
-    pub(crate) fn add<'a>(
+    pub(crate) fn add_table<'a>(
         &self,
         mut info: DebugInfo<'a>,
         function: &ObjectFunction<'_>,

@@ -41,7 +41,7 @@ struct Member<'a, 'p> {
 
 /// Writes objects for the symbols of all that is `mapped`, and adds them to `objects`. Each has one symbol, unless they are
 /// shared. Reports the number of finished entries to `progress`.
-pub fn write(
+pub fn write_symbol_objects(
     input: &ObjectInputs<'_>,
     mapped: CodeToWrite<'_>,
     output: &mut Output,
@@ -152,7 +152,7 @@ impl<'a> ObjectInputs<'a> {
         };
         let (bytes, build_id) = self.encode_symbols(members, places, &mut objects.faults, memory);
         let kind = ObjectKind::Symbol(first.symbol.range.start);
-        let file = store.write(found.pid, kind, &bytes, &build_id)?;
+        let file = store.write_object(found.pid, kind, &bytes, &build_id)?;
         objects.symbols += members.len() as u64;
         objects.symbol_objects += 1;
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
@@ -214,7 +214,7 @@ impl<'a> ObjectInputs<'a> {
         for (member, function) in members.iter().zip(&functions) {
             if let Some(info) = self.v8_functions.declaration(member.symbol.name) {
                 // There is an object for few symbols, so texts of source maps would be in many.
-                let added = lines.add(info, function, self.names, places, false, &mut encoder);
+                let added = lines.add_table(info, function, self.names, places, false, &mut encoder);
                 if added.is_err() {
                     faults.add(Issue::LinesTooLarge, 0);
                 }

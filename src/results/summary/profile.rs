@@ -92,18 +92,18 @@ impl EventSummary {
 
     /// Returns the name without its modifiers, which perf changes if it leaves out the kernel.
     pub fn base_name(&self) -> &str {
-        with_modifiers(&self.name).0
+        name_and_modifiers(&self.name).0
     }
 }
 
 /// Whether the modifiers of an event as perf names it, such as `cycles:upp`, leave out the kernel.
 pub fn is_user_only(event: &str) -> bool {
-    let (_, modifiers) = with_modifiers(event);
+    let (_, modifiers) = name_and_modifiers(event);
     modifiers.contains('u') && !modifiers.contains('k')
 }
 
 /// Returns the name of an event and its modifiers. A tracepoint has its name after the colon.
-fn with_modifiers(event: &str) -> (&str, &str) {
+fn name_and_modifiers(event: &str) -> (&str, &str) {
     let is_modifier = |letter| "ukhGHSDPIeWbRp".contains(letter);
     match event.rsplit_once([':', '/']) {
         Some((name, modifiers)) if modifiers.chars().all(is_modifier) => (name, modifiers),

@@ -211,7 +211,7 @@ struct FunctionTest<'t, 's> {
 
 impl FunctionTest<'_, '_> {
     /// Returns the values of a function in the runs of both sides.
-    fn values(&self, row: u32, weights: &[f64], part: Part) -> [Vec<f64>; 2] {
+    fn values_by_run(&self, row: u32, weights: &[f64], part: Part) -> [Vec<f64>; 2] {
         [BEFORE, AFTER].map(|side| {
             let runs = self.table.runs_of(side);
             let mut values = vec![0.0; runs.len()];
@@ -345,7 +345,7 @@ impl FunctionTest<'_, '_> {
             // One more sample with and without the function keep the variance above 0.
             let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
             let sampling = sampling.map(|variance| variance * share * (1.0 - share) * period.powi(2));
-            Series::of(&self.values(row, weights, part), sampling, assumed)
+            Series::of(&self.values_by_run(row, weights, part), sampling, assumed)
         };
         differences(&rows.iter().map(series).collect::<Vec<_>>())
     }

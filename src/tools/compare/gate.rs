@@ -20,12 +20,16 @@ impl GateRule {
             return Err(self.not_checked(&format!("the runs {name} have no samples")));
         }
         let reason = match self.quantity {
-            Quantity::Own => self.functions(comparison, |it| (it.own.margin, it.significant_own())),
+            Quantity::Own => {
+                self.functions_above_limit(comparison, |it| (it.own.margin, it.significant_own()))
+            }
             Quantity::Total if differences.iter().any(|it| it.issue == Issue::StacksDiffer) => {
                 let cause = "some runs were recorded with call stacks and others without";
                 return Err(self.not_checked(cause));
             }
-            Quantity::Total => self.functions(comparison, |it| (it.total.margin, it.significant_total())),
+            Quantity::Total => {
+                self.functions_above_limit(comparison, |it| (it.total.margin, it.significant_total()))
+            }
             Quantity::Cpu => self.cpu(comparison, differences, measure)?,
             Quantity::Named => self.named(comparison),
         };
@@ -42,7 +46,7 @@ impl GateRule {
     }
 
     /// Returns the functions that break the rule, if any. `value` returns a margin and a significant change.
-    fn functions(
+    fn functions_above_limit(
         &self,
         comparison: &Comparison,
         value: impl Fn(&FunctionChange) -> (Option<f64>, f64),

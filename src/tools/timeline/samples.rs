@@ -111,11 +111,12 @@ impl BinnedSamples {
 
 fn merge<K: Hash + Eq>(own: &mut HashMap<K, u32>, other: HashMap<K, u32>) {
     for (key, count) in other {
-        add(own, key, count);
+        add_count(own, key, count);
     }
 }
 
-fn add<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
+/// Adds `count` to that of a key.
+fn add_count<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
     let counter = counts.entry(key).or_default();
     *counter = counter.saturating_add(count);
 }
@@ -182,7 +183,7 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for Countin
             return;
         };
         let bin = counter.span.bin(time);
-        add(&mut counts.bins, (pid, Series::All, bin), 1);
+        add_count(&mut counts.bins, (pid, Series::All, bin), 1);
         let selector = &counter.selector;
         let sampled = located.space.zip(located.content.user_ip());
         let found = sampled.and_then(|(space, ip)| {
@@ -201,17 +202,17 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for Countin
             let mapping = &selector.timeline.mappings()[at];
             let offset = ip.0.saturating_sub(mapping.range.start.0);
             if let Ok(offset) = u32::try_from(offset) {
-                add(&mut counts.offsets, (mapping.function, space, offset), 1);
+                add_count(&mut counts.offsets, (mapping.function, space, offset), 1);
             }
         }
         let series = match code {
             Some(code) => {
-                add(&mut counts.code, (code, space), 1);
+                add_count(&mut counts.code, (code, space), 1);
                 Series::Tier((counter.tier)(code))
             }
             None => Series::Unnamed,
         };
-        add(&mut counts.bins, (pid, series, bin), 1);
+        add_count(&mut counts.bins, (pid, series, bin), 1);
     }
 
     fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {

@@ -60,7 +60,7 @@ impl SourceLines {
             if let Some(info) = info {
                 let owner = used[id.file].found.file.origin().owner;
                 let name = v8_functions.name(function.name);
-                lines.add(*id, &name, recording, &info, addresses, |file| {
+                lines.add_function(*id, &name, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });
             }
@@ -79,7 +79,7 @@ impl SourceLines {
     }
 
     /// Adds the samples of a function with the name `name`. `file` returns the index of a file of its debug information.
-    fn add(
+    fn add_function(
         &mut self,
         function: FunctionId,
         name: &[u8],

@@ -83,7 +83,7 @@ impl<'a> Dump<'a> {
         let mut first_time = None;
         let _ = contents.walk(start, header.endian, |step| {
             first_time = first_time.or(time_of(step));
-            builder.add(step);
+            builder.add_step(step);
             ControlFlow::Continue(())
         });
         let (mut index, mut moves) = builder.finish();

@@ -70,7 +70,7 @@ pub(super) fn merge_events(
         let is_before =
             |(offset, load, _): &(u64, CodeEvent, u64)| (load.time, *offset) < (moved.time, moved.offset);
         while let Some((_, load, code_index)) = loads.next_if(is_before) {
-            addresses.load(&load, code_index, &range);
+            addresses.add_load(&load, code_index, &range);
             events.push(load);
         }
         match addresses.apply_move(moved, &range) {
@@ -113,7 +113,8 @@ struct CodeAddresses {
 }
 
 impl CodeAddresses {
-    fn load(&mut self, load: &CodeEvent, code_index: u64, range: impl Fn(u32) -> Option<AddressRange>) {
+    /// Adds a function that is loaded, at the address that `range` has for it.
+    fn add_load(&mut self, load: &CodeEvent, code_index: u64, range: impl Fn(u32) -> Option<AddressRange>) {
         let CodeEvent { pid, function, .. } = *load;
         self.by_index.insert(pid, code_index, function);
         if let Some(range) = range(function) {
@@ -121,6 +122,7 @@ impl CodeAddresses {
         }
     }
 
+    /// Moves the function that a record means. Returns the event; `None` if no function is known.
     fn apply_move(&mut self, moved: &Move, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
         // Some writers give all functions the same index, so the last function at the address takes
         // precedence.

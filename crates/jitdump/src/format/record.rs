@@ -227,11 +227,11 @@ impl<'a> Records<'a> {
     /// fits into the file and is valid, either by its own content or because of what follows it.
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
-        if let Some(repaired) = self.with_fixed_size(at, prefix) {
+        if let Some(repaired) = self.repaired_fixed_size(at, prefix) {
             return Some(repaired);
         }
         let Some(record) = self.record(at, prefix) else {
-            return self.with_size_of_content(at, prefix);
+            return self.repaired_by_content(at, prefix);
         };
         let end = at.checked_add(prefix.size)?;
         if self.follows(end, &record) {
@@ -240,7 +240,7 @@ impl<'a> Records<'a> {
             }
             return Some((Step::Record(record), end));
         }
-        if let Some(repaired) = self.with_size_of_content(at, prefix) {
+        if let Some(repaired) = self.repaired_by_content(at, prefix) {
             return Some(repaired);
         }
         if !is_valid(&record, self.endian) {
@@ -258,7 +258,7 @@ impl<'a> Records<'a> {
     }
 
     /// Repairs the size of a record whose type has a fixed size, if its own is smaller and valid records follow the right one.
-    fn with_fixed_size(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
+    fn repaired_fixed_size(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
         let size = match prefix.kind {
             MOVE => MOVE_SIZE,
             CLOSE => CLOSE_SIZE,
@@ -273,7 +273,7 @@ impl<'a> Records<'a> {
     }
 
     /// Repairs the size of a LOAD record that is smaller than its name and code, if valid records follow these.
-    fn with_size_of_content(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
+    fn repaired_by_content(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
         // Preallocated space has zeros.
         if prefix.kind != LOAD || prefix.time == 0 || !self.is_plausible_time(prefix.time) {
             return None;
@@ -287,11 +287,11 @@ impl<'a> Records<'a> {
         if prefix.size >= size {
             return None;
         }
-        self.with_size_before_others(at, prefix, size)
+        self.repaired_before_others(at, prefix, size)
     }
 
     /// Repairs the size of a record that has `size` bytes and padding, if valid records follow.
-    fn with_size_before_others(&self, at: usize, prefix: Prefix, size: usize) -> Option<(Step<'a>, usize)> {
+    fn repaired_before_others(&self, at: usize, prefix: Prefix, size: usize) -> Option<(Step<'a>, usize)> {
         let size = (size..=size.checked_add(MAX_PADDING)?)
             .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
         let record = self.record(at, Prefix { size, ..prefix })?;
@@ -314,7 +314,7 @@ impl<'a> Records<'a> {
         if spare <= MAX_PADDING {
             return None;
         }
-        self.with_size_before_others(at, prefix, size)
+        self.repaired_before_others(at, prefix, size)
     }
 
     /// Whether `at` is the end of the file, or the start of what looks like the record after `before`.

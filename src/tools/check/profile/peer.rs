@@ -72,7 +72,7 @@ impl Peer<'_> {
                 PerfFileRecord::EventRecord { attr_index, record } => see(&Seen {
                     kind: record.record_type.0,
                     content: content(record.record_type.0, record.misc, record.data),
-                    values: values(attr_index, &record, self.hash),
+                    values: values_of_record(attr_index, &record, self.hash),
                 }),
                 PerfFileRecord::UserRecord(record) => {
                     let kind = record.record_type.record_type().0;
@@ -89,7 +89,11 @@ impl Peer<'_> {
 }
 
 /// Returns the values that the library reads in a record of an event; `None` if it cannot parse it.
-fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> Option<SeenValues<'r>> {
+fn values_of_record<'r>(
+    event: usize,
+    record: &RawEventRecord<'r>,
+    hash: &RandomState,
+) -> Option<SeenValues<'r>> {
     let values = SeenValues {
         time: record.timestamp(),
         ..SeenValues::default()

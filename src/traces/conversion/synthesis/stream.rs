@@ -21,7 +21,7 @@ use crate::traces::conversion::synthesis::recording::{RemainingRecords, Sink};
 use crate::traces::conversion::synthesis::sample::{SyntheticSample, UNKNOWN_CPU, write_sample};
 use crate::traces::conversion::synthesis::stand_alone;
 use crate::traces::conversion::synthesis::stand_alone::EventOrigin;
-use crate::traces::conversion::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
+use crate::traces::conversion::synthesis::synthesized::{Synthesized, attrs_with_identifiers, copy_feature};
 
 /// Writes a profile of synthetic records and, if there is a recording, of its records.
 ///
@@ -83,7 +83,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     ) -> io::Result<Self> {
         let endian = recorded.endian;
         let mut ids = IdAllocator::new();
-        let (mut entries, attr_size) = with_identifiers(recorded);
+        let (mut entries, attr_size) = attrs_with_identifiers(recorded);
         for entry in entries.iter_mut().filter(|entry| entry.ids.len() < 8) {
             entry.ids.clear();
             endian.write_u64(&mut entry.ids, ids.take(&recorded.attrs));

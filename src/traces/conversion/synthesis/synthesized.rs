@@ -47,7 +47,7 @@ pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
 
 /// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size
 /// in bytes.
-pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<AttrEntry>, usize) {
+pub(super) fn attrs_with_identifiers(recorded: &Profile<'_>) -> (Vec<AttrEntry>, usize) {
     /// The kernel accepts attributes of at most a page. One large attribute must not enlarge all others.
     const MAX_SIZE: usize = 4096;
     let endian = recorded.endian;

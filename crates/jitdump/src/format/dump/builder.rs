@@ -57,7 +57,7 @@ impl IndexBuilder {
     }
 
     /// Adds a record. Returns the load of a function with code, after the offset of its record.
-    pub fn add(&mut self, step: Step<'_>) -> Option<(u64, CodeEvent)> {
+    pub fn add_step(&mut self, step: Step<'_>) -> Option<(u64, CodeEvent)> {
         let (endian, faults) = (self.index.header.endian, &mut self.index.faults);
         let record = match step {
             Step::Record(record) => record,
@@ -77,7 +77,7 @@ impl IndexBuilder {
             }
         };
         match record.kind {
-            record::LOAD => return self.load(&record),
+            record::LOAD => return self.add_load(&record),
             record::MOVE => match Move::parse(&record, endian) {
                 Some(moved) => self.moves.push(moved),
                 None => faults.add(Fault::BadMove, record.offset),
@@ -85,7 +85,7 @@ impl IndexBuilder {
             record::DEBUG_INFO => self.pending.add_debug_info(&record, endian, faults),
             record::UNWINDING_INFO => self.pending.add_unwinding(&record, endian, faults),
             record::CLOSE => {}
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.add_extension(&record),
             record::SOURCE_TRACK => match SourceTrack::parse(record.content, endian) {
                 Some(track) => self.pending.add_track(track.start, record.location(), faults),
                 None => faults.add(Fault::BadExtension, record.offset),
@@ -97,7 +97,7 @@ impl IndexBuilder {
 
     /// Adds a record of one of samply's extensions. Its structure decides before its type, as the type
     /// numbers changed.
-    fn extension(&mut self, record: &Record<'_>) {
+    fn add_extension(&mut self, record: &Record<'_>) {
         let endian = self.index.header.endian;
         if let Some(layout) = debug_info2::layout(record.content, endian) {
             return self
@@ -128,7 +128,7 @@ impl IndexBuilder {
     }
 
     /// Adds a LOAD record and its function, to which pending records belong. Returns the time and the event if it has code.
-    fn load(&mut self, record: &Record<'_>) -> Option<(u64, CodeEvent)> {
+    fn add_load(&mut self, record: &Record<'_>) -> Option<(u64, CodeEvent)> {
         let load = Load::parse(record.content, self.index.header.endian);
         let next = u32::try_from(self.index.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {

@@ -72,7 +72,7 @@ impl GrowingIndex {
         let builder = &mut self.builder;
         let mut loads = Vec::new();
         let has_more = self.growth.advance(file, endian, is_complete, &mut |step| {
-            loads.extend(builder.add(step));
+            loads.extend(builder.add_step(step));
         });
         if is_complete && !has_more {
             // Nothing follows that they could belong to.
