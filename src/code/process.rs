@@ -370,6 +370,7 @@ impl Processes {
         copies
     }
 
+    /// Returns the address spaces that follow one by `next`, the nearest first, up to a limit.
     fn upwards(
         &self,
         space: SpaceId,

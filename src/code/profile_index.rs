@@ -431,6 +431,7 @@ impl TimeMarks {
     /// Minimum distance between two marks, in bytes.
     const STRETCH: u64 = 64 * 1024;
 
+    /// Notes the record that comes next, and starts a mark where the last one is far enough away.
     fn pass(&mut self, record: &Record<'_>, time: Option<Time>) {
         let offset = record.offset;
         let last = self.marks.last();

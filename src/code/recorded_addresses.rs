@@ -197,6 +197,7 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Adds an address, unless it was added recently or is outside of all code.
     #[inline]
     fn add_address(&mut self, address: Address) {
         // The end is the return address of a call at the end of the code.
@@ -210,6 +211,7 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Adds a block of a page, if code is near that page.
     fn add_new(&mut self, page: u64, block: u64) {
         let start = Address(page << 12);
         let known = match self.code.is_near(start, 1 << 12) {

@@ -209,6 +209,7 @@ impl<'b, 's> Encoder<'b, 's> {
 }
 
 impl EncoderMemory {
+    /// Empties the buffers for the next object. Very large ones are freed.
     fn clear(&mut self) {
         for bytes in [
             &mut self.abbreviations,

@@ -228,6 +228,7 @@ impl StagedFolder {
         }
     }
 
+    /// Exchanges the directory where the file system cannot do it at once: for a moment the target is not there.
     fn exchange_in_steps(&self) -> io::Result<()> {
         let (old, ()) = create_beside(&self.target, |place| place.create_folder(Mode::RWXU))?;
         // Must not be cleaned up: from here on, it holds the only copy of the old directory, or nothing.

@@ -212,6 +212,7 @@ impl Cover {
         }
     }
 
+    /// Follows all changes in their order, and returns the maps to replace.
     fn trim(mut self, processes: &Processes, own: &[InsertedMap<'_>]) -> TrimmedMaps {
         let mut events = self.events(processes, own);
         events.sort_by_key(MappingChange::order);
@@ -223,6 +224,7 @@ impl Cover {
         self.trimmed
     }
 
+    /// Returns the changes to the watched address spaces, in no order.
     fn events<'a>(&self, processes: &'a Processes, own: &[InsertedMap<'a>]) -> Vec<MappingChange<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched[id]) {
@@ -238,6 +240,7 @@ impl Cover {
         events
     }
 
+    /// Does what a reader of the new profile does at a change.
     fn apply(&mut self, event: MappingChange<'_>) {
         match event {
             MappingChange::Fork(child, parent, _) => self.fork(child, parent),
@@ -260,6 +263,7 @@ impl Cover {
         }
     }
 
+    /// Copies what a reader has of a parent's memory, unless all copies would be too large.
     fn fork(&mut self, child: SpaceId, parent: SpaceId) {
         let Some(parent) = self.spaces.get(&parent) else {
             self.spaces.remove(&child);
@@ -279,6 +283,7 @@ impl Cover {
         self.spaces.insert(child, copy);
     }
 
+    /// Maps memory. Anonymous memory over functions is replaced by its parts without one.
     fn map(&mut self, space: SpaceId, map: &Map) {
         let space = self.spaces.entry(space).or_default();
         if map.backing.is_file() {

@@ -330,6 +330,7 @@ fn samples_lost(lost: u64, all: u64) -> Option<Diagnostic> {
     (lost > 0).then_some(diagnostic)
 }
 
+/// Returns what the summary has of a file with functions.
 fn dump_summary(used: &UsedFile<'_>) -> CodeFileSummary {
     CodeFileSummary {
         kind: match used.code {

@@ -108,6 +108,7 @@ pub fn create_folder(path: &Path) -> Result<NameInFolder, Diagnostic> {
     Ok(place)
 }
 
+/// Returns why the directory of a recording could not be created.
 fn not_created(path: &Path, cause: &io::Error) -> Diagnostic {
     match cause.kind() {
         io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),

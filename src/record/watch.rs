@@ -190,6 +190,7 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Adds the processes that perf and known processes have started.
     fn find_descendants(&mut self) {
         let known: Vec<u32> = self.processes.keys().copied().collect();
         // Those whose parent has exited are no longer below perf.

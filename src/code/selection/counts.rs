@@ -28,6 +28,7 @@ pub struct SampleCounts {
 }
 
 impl SampleCounts {
+    /// Adds the counts of another part of the samples.
     pub(super) fn add(&mut self, other: &Self) {
         self.total += other.total;
         self.named += other.named;
@@ -140,6 +141,7 @@ pub struct SpaceCounts {
 }
 
 impl SpaceCounts {
+    /// Adds the counts of another part of the samples.
     pub(super) fn add(&mut self, other: &Self) {
         let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
         add(&mut self.samples, other.samples);

@@ -94,6 +94,7 @@ impl<'a> Placing<'a> {
         }
     }
 
+    /// Maps memory. A file ends the code that was there; other memory ends what the parent had mapped of files.
     fn add_map(&mut self, map: &Map) {
         if map.backing.is_file() {
             self.code.clear(map.range, map.time);
@@ -114,6 +115,7 @@ impl<'a> Placing<'a> {
         }
     }
 
+    /// Places the code of an event, and ends it where it was before.
     fn place(&mut self, event: &PlacedEvent) {
         let event = &self.of_this_space(event).unwrap_or(*event);
         if let Some(left) = event.left {

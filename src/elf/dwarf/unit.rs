@@ -129,6 +129,7 @@ impl UnitWriter<'_> {
         }
     }
 
+    /// Writes the entry of a function that is inlined.
     fn inlined_function(&mut self, function: &SourceFunction<'_>, name: &[u8]) {
         let has_name = !name.is_empty();
         let location = self.declaration(function);
@@ -277,6 +278,7 @@ impl UnitWriter<'_> {
         }
     }
 
+    /// Writes those attributes of a location that it has.
     fn location(&mut self, location: &LocationAttributes) {
         for (flag, value) in [
             (FILE, location.file),

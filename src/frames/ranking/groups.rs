@@ -220,6 +220,7 @@ impl RowGroups {
         }
     }
 
+    /// Returns the row that a function is counted in.
     fn row_of_function(&mut self, tables: &Tables, function: &NamedFunction) -> RowIndex {
         let row = RankedRow::of_function(tables, function);
         let key = RowKey {

@@ -222,6 +222,7 @@ impl<'a> Namer<'a> {
         }
     }
 
+    /// Returns the only line of code whose lines are not known: that of its function.
     fn without_lines(&self, function: NamedFunctionIndex) -> Arc<[Line]> {
         let declared = &self.tables.functions[function];
         let generated = declared.generated.map(|generated| Location {
@@ -245,24 +246,24 @@ impl<'a> Namer<'a> {
     {
         let found = match code {
             FrameCode::Function(id) => self.jit_function(code, id),
-            FrameCode::PerfMapSymbol(id) => self.perf_map_symbol(code, id),
+            FrameCode::PerfMapSymbol(id) => self.named_perf_map_symbol(code, id),
             FrameCode::UnnamedJit => {
                 Some(self.unnamed(Kind::Language, "[JIT code without a name]".to_owned(), None))
             }
             FrameCode::Native { module, symbol } => self.native(code, module, symbol, native),
             FrameCode::Module(module) => {
                 let name = self.symbols.modules.name(module);
-                let own = self.module(module);
+                let own = self.index_of_module(module);
                 let named = self.unnamed(Kind::Native, name, Some(own));
                 Some(Named {
                     linked: Some(module),
                     ..named
                 })
             }
-            FrameCode::Kernel(symbol) => self.kernel(code, symbol),
+            FrameCode::Kernel(symbol) => self.named_kernel_symbol(code, symbol),
             FrameCode::KernelModule(module) => {
                 let name = module.map_or("[kernel]".to_owned(), |module| self.symbols.modules.name(module));
-                let module = module.map(|module| self.module(module));
+                let module = module.map(|module| self.index_of_module(module));
                 Some(self.unnamed(Kind::Kernel, name, module))
             }
             FrameCode::Unknown => None,
@@ -272,7 +273,7 @@ impl<'a> Namer<'a> {
 
     /// Code without a symbol.
     fn unnamed(&mut self, kind: Kind, name: String, module: Option<NamedModuleIndex>) -> Named<'a> {
-        let function = self.function(NamedFunction {
+        let function = self.index_of_function(NamedFunction {
             is_named: false,
             ..NamedFunction::new(kind, name, module)
         });
@@ -312,7 +313,7 @@ impl<'a> Namer<'a> {
             owner,
         });
         let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
-        let tier = jitted.tier().map(|tier| self.tier(tier));
+        let tier = jitted.tier().map(|tier| self.index_of_tier(tier));
         Some(Named {
             kind: function.kind,
             module: None,
@@ -320,7 +321,7 @@ impl<'a> Namer<'a> {
             tier,
             function: match &lines {
                 Some(lines) => *lines.functions.first()?,
-                None => self.function(function),
+                None => self.index_of_function(function),
             },
             start: jitted.range.start.0,
             linked: None,
@@ -328,14 +329,15 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn perf_map_symbol(&mut self, code: FrameCode, id: SymbolId) -> Option<Named<'a>> {
+    /// Names code of a perf map.
+    fn named_perf_map_symbol(&mut self, code: FrameCode, id: SymbolId) -> Option<Named<'a>> {
         let symbol = symbol_of(&self.recording.maps, id)?;
         let name = self.v8_functions.name(symbol.name);
         let plain = NameStyle::Plain.apply_declared(name.clone(), || None, symbol.tier());
         let function = self.declared(symbol.name, &name, &plain, NOBODY);
         let kind = function.kind;
-        let function = self.function(function);
-        let tier = symbol.tier().map(|tier| self.tier(tier));
+        let function = self.index_of_function(function);
+        let tier = symbol.tier().map(|tier| self.index_of_tier(tier));
         let symbol = self.add_symbol(
             code,
             printable(&name),
@@ -367,7 +369,7 @@ impl<'a> Namer<'a> {
     fn location(&mut self, name: &[u8], owner: u32) -> Option<Location> {
         let location = names::source_locations(name).first().copied()?;
         Some(Location {
-            file: self.file(&SourceFile::from(location.path), owner),
+            file: self.index_of_file(&SourceFile::from(location.path), owner),
             line: location.line,
             column: location.column,
         })
@@ -376,7 +378,7 @@ impl<'a> Namer<'a> {
     /// Adds the files of debug information.
     fn places<'l>(&mut self, info: DebugInfo<'l>, owner: u32) -> DebugInfoWithFiles<'l> {
         let files = info.files.iter();
-        let files = files.map(|file| (!file.path.is_empty()).then(|| self.file(file, owner)));
+        let files = files.map(|file| (!file.path.is_empty()).then(|| self.index_of_file(file, owner)));
         DebugInfoWithFiles {
             files: files.collect(),
             info,
@@ -427,7 +429,9 @@ impl<'a> Namer<'a> {
             }
         });
         let functions: Vec<NamedFunction> = functions.collect();
-        let functions = functions.into_iter().map(|function| self.function(function));
+        let functions = functions
+            .into_iter()
+            .map(|function| self.index_of_function(function));
         FunctionLines {
             functions: functions.collect(),
             places,
@@ -446,7 +450,7 @@ impl<'a> Namer<'a> {
         let native = &self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
         let is_jit = self.symbols.modules.has_jit_code(module);
-        let own = self.module(module);
+        let own = self.index_of_module(module);
         let start = range.start.0;
         let symbol = self.add_symbol(code, printable(name.as_bytes()), start, Some(range.size()));
         let (mut function, tier) = match is_jit {
@@ -462,7 +466,7 @@ impl<'a> Namer<'a> {
                         function.file = None;
                     }
                 }
-                (function, tier.map(|tier| self.tier(tier)))
+                (function, tier.map(|tier| self.index_of_tier(tier)))
             }
             false => {
                 let (kind, name) = (kinds::of_native(&name), printable(name.as_bytes()));
@@ -477,7 +481,7 @@ impl<'a> Namer<'a> {
             tier,
             function: match &lines {
                 Some(lines) => *lines.functions.first()?,
-                None => self.function(function),
+                None => self.index_of_function(function),
             },
             start,
             linked: Some(module),
@@ -509,14 +513,15 @@ impl<'a> Namer<'a> {
         }
     }
 
-    fn kernel(&mut self, code: FrameCode, symbol: u32) -> Option<Named<'a>> {
+    /// Names code of the kernel.
+    fn named_kernel_symbol(&mut self, code: FrameCode, symbol: u32) -> Option<Named<'a>> {
         let name = printable(self.symbols.kernel.name(symbol)?.as_bytes());
         let start = self.symbols.kernel.start(symbol)?;
         let module = self.symbols.modules.in_kernel(start);
-        let module = module.map(|module| self.module(module));
+        let module = module.map(|module| self.index_of_module(module));
         let kind = kinds::of_kernel(&name);
         let symbol = self.add_symbol(code, name.clone(), start.0, None);
-        let function = self.function(NamedFunction::new(kind, name, module));
+        let function = self.index_of_function(NamedFunction::new(kind, name, module));
         Some(Named {
             symbol: Some(symbol),
             ..Named::of(kind, module, function)
@@ -530,7 +535,8 @@ impl<'a> Namer<'a> {
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 
-    fn function(&mut self, mut function: NamedFunction) -> NamedFunctionIndex {
+    /// Returns the index of a function, which is new if it has none yet.
+    fn index_of_function(&mut self, mut function: NamedFunction) -> NamedFunctionIndex {
         // A function may be in several generated files.
         let generated = function.generated.take();
         if let Some(&known) = self.functions.get(&function) {
@@ -544,7 +550,7 @@ impl<'a> Namer<'a> {
         index
     }
 
-    fn file(&mut self, file: &SourceFile<'_>, owner: u32) -> SourceFileIndex {
+    fn index_of_file(&mut self, file: &SourceFile<'_>, owner: u32) -> SourceFileIndex {
         let text = text_to_write(file, owner);
         // The file of a script is the same, whoever names it.
         let key = (owner, file.path.to_vec());
@@ -566,7 +572,7 @@ impl<'a> Namer<'a> {
         index
     }
 
-    fn module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
+    fn index_of_module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
         let (all, native) = (self.symbols.modules, &self.symbols.native);
         let modules = &mut self.tables.modules;
         *self.modules.entry(module).or_insert_with(|| {
@@ -579,7 +585,7 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn tier(&mut self, tier: &[u8]) -> TierIndex {
+    fn index_of_tier(&mut self, tier: &[u8]) -> TierIndex {
         let tiers = &mut self.tables.tiers;
         let known = self.tiers.entry(tier.to_vec());
         *known.or_insert_with_key(|tier| tiers.push(printable(tier)))

@@ -80,6 +80,7 @@ pub(super) struct RecordFacts {
 }
 
 impl RecordValidator<'_> {
+    /// Finds out what decides whether a record is valid.
     fn facts(&self, record: &Record<'_>) -> RecordFacts {
         let (event, id) = self.attrs.identify(record, self.endian);
         let is_sample = record.kind == record::SAMPLE;

@@ -49,6 +49,7 @@ enum Command {
 }
 
 impl Command {
+    /// Returns the message that gives a runtime the command.
     fn message(self) -> Vec<u8> {
         /// `PerfMapType::ALL`. The jitdump has precompiled methods, which the map lacks; the map has all code of stubs.
         const ALL: u32 = 1;

@@ -302,6 +302,7 @@ struct EventOfRun<'a> {
 }
 
 impl<'a> EventOfRun<'a> {
+    /// Returns what the events of runs are compared by.
     fn of(run: &'a ParsedSummary) -> Self {
         let event = run.profile.events.first();
         Self {

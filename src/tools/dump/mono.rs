@@ -97,6 +97,7 @@ impl<E> EntryWriter<'_, '_, E> {
     }
 }
 
+/// Returns the entry of the header of a log.
 fn header<'a>(header: &LogHeader<'a>) -> DumpEntry<'a> {
     let fields = Fields::new()
         .number("major", header.major)
@@ -114,6 +115,7 @@ fn header<'a>(header: &LogHeader<'a>) -> DumpEntry<'a> {
     DumpEntry::new(0, header.size as u64, "header", fields)
 }
 
+/// Returns the entry of the header of a buffer.
 fn buffer_header<'a>(buffer: &LogBuffer<'a>) -> DumpEntry<'a> {
     let fields = Fields::new()
         .number("events_size", buffer.size())

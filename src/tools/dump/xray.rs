@@ -137,6 +137,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
         self.file.get(start..end).unwrap_or_default()
     }
 
+    /// Emits the records of a buffer, and what is skipped between them.
     fn buffer(&mut self, trace: &Trace<'f>, buffer: &TraceBuffer) -> Result<(), E> {
         let mut records = trace.records(buffer);
         while let Some(record) = records.next() {
@@ -292,6 +293,7 @@ fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&TraceBuffer>)
     }
 }
 
+/// Returns the entry of the header of a trace.
 fn trace_header<'a>(header: &TraceHeader) -> DumpEntry<'a> {
     let fields = Fields::new()
         .byte_order(header.endian)

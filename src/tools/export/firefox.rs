@@ -210,6 +210,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     out.finish().map(drop)
 }
 
+/// Returns the table of stacks, each of which has the distance to its caller.
 fn stack_table(CallNodes { nodes, .. }: &CallNodes<u32>) -> StackTable {
     let callers = nodes.iter().map(|node| node.caller);
     StackTable {
@@ -257,6 +258,7 @@ fn frame_table(
     table
 }
 
+/// Returns the table of what has code, all of it libraries.
 fn resource_table(profile: &ExportedProfile, homes: &[Home], strings: &mut Interner<String>) -> Value {
     let names = homes.iter().map(|&home| profile.home_path(home).into_owned());
     let names: Vec<u32> = names.map(|name| strings.of(name)).collect();
@@ -331,6 +333,7 @@ fn interval(rows: &[WeightedStack]) -> f64 {
     times.get(times.len() / 2).map_or(1.0, |&time| milliseconds(time))
 }
 
+/// Returns the entry of an executable or library, by which symbols would be looked up.
 fn library(profile: &ExportedProfile, home: Home) -> Value {
     let path = profile.home_path(home);
     let module = profile.module(home);
@@ -395,6 +398,7 @@ fn function_table(
     table
 }
 
+/// Returns the table of original positions.
 fn location_table(places: &mut OriginalPositions) -> LocationTable {
     let OriginalPositions { sources, originals } = places;
     LocationTable {
@@ -409,6 +413,7 @@ fn location_table(places: &mut OriginalPositions) -> LocationTable {
     }
 }
 
+/// Returns the table of source files, with their texts where these are known.
 fn source_table<'p>(
     profile: &'p ExportedProfile,
     files: &[SourceFileIndex],

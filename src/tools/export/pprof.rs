@@ -235,6 +235,7 @@ impl<W: Write> Writer<'_, W> {
         self.mappings(&homes, &mappings)
     }
 
+    /// Writes the functions, with the numbers that lines refer to.
     fn functions(&mut self, functions: &Interner<FunctionKey>) -> io::Result<()> {
         let tables = &self.profile.tables;
         for (&(index, file), id) in functions.all.iter().zip(1_u64..) {
@@ -254,6 +255,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
+    /// Writes where functions are from, with the numbers that locations refer to.
     fn mappings(&mut self, homes: &Interner<Home>, mappings: &[Mapping]) -> io::Result<()> {
         for ((&home, mapping), id) in homes.all.iter().zip(mappings).zip(1_u64..) {
             let mut message = Message::default();

@@ -98,6 +98,7 @@ impl CodeBoxes {
         }
     }
 
+    /// Leaves the boxes with most samples, and counts the others.
     fn limit(&mut self) {
         let too_many = self.all.len().saturating_sub(MAX_BOXES);
         if too_many > 0 {

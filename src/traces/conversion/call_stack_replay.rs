@@ -79,6 +79,7 @@ impl<S: ReplaySource> StackSource for CallStackReplay<S> {
         self.source.covers(pid, leaf)
     }
 
+    /// Replays all calls once, and keeps the stack at the time of each sample.
     fn find(&mut self, mut sample_keys: Vec<SampleKey>) {
         sample_keys.sort_unstable();
         self.found = vec![(ReplayedStack::EMPTY, RuntimeTime::default()); sample_keys.len()];

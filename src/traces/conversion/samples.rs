@@ -263,6 +263,7 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
         self.add_calls(context, stack);
     }
 
+    /// Adds the calls of a stack to the current chain.
     fn add_calls(&mut self, context: &EventContext, stack: ReplayedStack) {
         let Some(state) = self.threads.get(context.thread).copied().flatten() else {
             return;

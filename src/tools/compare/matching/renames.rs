@@ -162,6 +162,7 @@ fn sizes_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> Option<bool> {
     same_tier.reduce(|one, other| one && other)
 }
 
+/// Whether a size and one of the others differ by so little that they may be those of one function.
 fn any_fit(sizes: &BTreeSet<u64>, others: &BTreeSet<u64>) -> bool {
     let fits = |size: u64, other: u64| {
         let difference = size.abs_diff(other) as f64;

@@ -97,6 +97,7 @@ impl<'a> EventDecoder<'a> {
         }
     }
 
+    /// Decodes the compilation of a method, or that it is entered or left.
     #[inline]
     pub(super) fn method(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
@@ -116,6 +117,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes that an exception is thrown, or handled by a clause.
     pub(super) fn exception(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         Ok(match subtype & !HAS_STACK {
@@ -139,6 +141,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes an event of a lock. Older logs have its kind in the subtype, and fewer stacks.
     pub(super) fn monitor(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         let in_subtype = subtype >> 4 & 0x3;
@@ -160,6 +163,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes the place of code that belongs to no method. Older logs number its kinds from 1.
     pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         if subtype != 0x10 {
             return Err(Issue::MonoUnknownEvent);
