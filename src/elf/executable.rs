@@ -76,8 +76,8 @@ impl Executable {
         let is_code = |segment: &&H::ProgramHeader| {
             segment.p_type(endian) == elf::PT_LOAD && segment.p_flags(endian).contains(elf::PF_X)
         };
-        let segments = header.program_headers(endian, file)?.iter().filter(is_code);
-        let segments = segments.filter_map(|segment| {
+        let with_code = header.program_headers(endian, file)?.iter().filter(is_code);
+        let segments = with_code.filter_map(|segment| {
             Some(Segment {
                 file_offset: segment.p_offset(endian).into(),
                 range: AddressRange::new(

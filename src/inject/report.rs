@@ -220,9 +220,9 @@ impl SummaryInput<'_> {
 
     /// Whether PHP runs in a process whose jitdump lacks sampled code.
     fn has_undescribed_php(&self) -> bool {
-        let spaces = self.selection.spaces.iter();
-        let spaces = spaces.filter(|(_, counts)| counts.not_in_dump > 0);
-        let spaces = spaces.map(|(space, _)| space);
+        let all = self.selection.spaces.iter();
+        let undescribed = all.filter(|(_, counts)| counts.not_in_dump > 0);
+        let spaces = undescribed.map(|(space, _)| space);
         has_runtime(&self.recording.profile, spaces, Runtime::Php)
     }
 

@@ -333,8 +333,8 @@ impl InputFiles {
         let streams = std::iter::once(profile.data).chain(parts);
         let paths = self.origins().map(|origin| &*origin.path);
         let streams: Vec<(&Path, ProfileBytes<'_>)> = paths.zip(streams).collect();
-        let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
-        let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
+        let expanded = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
+        let plain: io::Result<Vec<Plain<'_>>> = expanded.into_iter().collect();
         let mut plain = plain.map_err(temp_file_error)?;
         let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
         let (mut faults, mut damage) = (Vec::new(), Vec::new());
@@ -349,9 +349,9 @@ impl InputFiles {
             return Ok(RewrittenRecords { file, faults, damage });
         }
         let merged = || {
-            let parts: io::Result<Vec<_>> = plain.iter().map(Plain::in_memory).collect();
-            let parts = parts?;
-            let parts: Vec<&[u8]> = parts.iter().map(Stream::bytes).collect();
+            let in_memory: io::Result<Vec<_>> = plain.iter().map(Plain::in_memory).collect();
+            let in_memory = in_memory?;
+            let parts: Vec<&[u8]> = in_memory.iter().map(Stream::bytes).collect();
             let mut temp_file = TempFile::create()?;
             merge::merge(&parts, &profile.attrs, profile.endian, &mut temp_file)?;
             temp_file.into_streamed(self.main.path())

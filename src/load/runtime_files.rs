@@ -415,10 +415,11 @@ impl<'a> RuntimeFiles<'a> {
                     };
                     copies_left = left;
                     let others = others.iter().filter(|other| !with_dump.contains(other));
-                    let copies = used.found.pids_before.iter().chain(others);
-                    let copies = copies.filter(|&&other| other != pid);
-                    let copies = copies.filter_map(|&other| used.place(file, &event, other, processes));
-                    copies.for_each(&mut place);
+                    let holders = used.found.pids_before.iter().chain(others);
+                    holders
+                        .filter(|&&other| other != pid)
+                        .filter_map(|&other| used.place(file, &event, other, processes))
+                        .for_each(&mut place);
                 }
             }
             used.counts = counts;

@@ -124,12 +124,12 @@ impl Plan {
         let is_helpful = left.iter().any(|it| helps(it));
         // They announce options to record with.
         let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
-        let left = left
+        let useful = left
             .into_iter()
             .filter(|it| !(is_advised && !is_helpful && announces(it.issue)));
         let named =
             |runtime: &Description| Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-        let left = left.map(|diagnostic| match advice(diagnostic) {
+        let renamed = useful.map(|diagnostic| match advice(diagnostic) {
             Some(_) if is_too_old(diagnostic) => diagnostic.clone(),
             Some(runtime)
                 if self.may_have_started(runtime, seen) && self.missing_option(runtime).is_some() =>
@@ -158,7 +158,7 @@ impl Plan {
             },
             _ => diagnostic.clone(),
         });
-        with_cut_ends(left.collect(), samples)
+        with_cut_ends(renamed.collect(), samples)
     }
 }
 

@@ -121,10 +121,10 @@ impl LiveCode {
             };
             let ip = located.content.user_ip();
             // The kernel puts the sampled address before the callers, which are return addresses.
-            let callers = located.content.sample.chain_addresses();
-            let callers = callers.filter(|&caller| Some(caller) != ip);
-            let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
-            for address in ip.into_iter().chain(callers) {
+            let chain = located.content.sample.chain_addresses();
+            let callers = chain.filter(|&caller| Some(caller) != ip);
+            let calls = callers.map(|caller| Address(caller.0.saturating_sub(1)));
+            for address in ip.into_iter().chain(calls) {
                 if maps.at(space, address, time) == Lookup::File {
                     continue;
                 }

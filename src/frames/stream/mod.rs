@@ -257,9 +257,11 @@ pub fn walk<V: SampleVisitor>(
 
 /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
 fn are_without_kernel(events: &[EventSummary], counts: &[LossCounts]) -> bool {
-    let sampled = events.iter().zip(counts);
-    let sampled = sampled.filter(|(event, counts)| counts.losses.samples > 0 && is_time(event));
-    let mut sampled = sampled.peekable();
+    let mut sampled = events
+        .iter()
+        .zip(counts)
+        .filter(|(event, counts)| counts.losses.samples > 0 && is_time(event))
+        .peekable();
     sampled.peek().is_some() && sampled.all(|(event, _)| event.excludes_kernel)
 }
 

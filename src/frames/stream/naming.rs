@@ -189,13 +189,13 @@ impl<'a> Namer<'a> {
         let mut known: HashSet<Arc<[Line]>> = HashSet::default();
         let mut frames = Vec::with_capacity(addresses.len());
         for ((&address, original), generated) in addresses.iter().zip(originals).zip(generated) {
-            let of_frame = lines.and_then(|lines| lines.of_chain(&original, &generated));
-            let of_frame = of_frame.unwrap_or_else(|| self.without_lines(named.function));
-            let of_frame = match known.get(&of_frame) {
+            let read = lines.and_then(|lines| lines.of_chain(&original, &generated));
+            let own = read.unwrap_or_else(|| self.without_lines(named.function));
+            let shared = match known.get(&own) {
                 Some(known) => known.clone(),
                 None => {
-                    known.insert(of_frame.clone());
-                    of_frame
+                    known.insert(own.clone());
+                    own
                 }
             };
             frames.push(Frame {
@@ -205,7 +205,7 @@ impl<'a> Namer<'a> {
                 address,
                 symbol: named.symbol,
                 tier: named.tier,
-                lines: of_frame,
+                lines: shared,
             });
         }
         frames

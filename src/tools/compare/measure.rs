@@ -83,7 +83,7 @@ impl Scale {
             .map(|run| 100.0 / table.samples(run).max(1) as f64)
             .collect();
         let different_event = different_event(table);
-        let costs = match &different_event {
+        let recorded_costs = match &different_event {
             Some(_) => None,
             None => costs(&table.runs),
         };
@@ -91,16 +91,17 @@ impl Scale {
             let is_wanted = choice == MeasureChoice::PerRun && different_event.is_none();
             is_wanted.then(|| counts(table))
         };
-        let costs = costs.or_else(by_count);
-        let costs = costs.filter(|(_, costs)| costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
-        let measure = match (&costs, choice) {
+        let measured = recorded_costs
+            .or_else(by_count)
+            .filter(|(_, costs)| costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
+        let measure = match (&measured, choice) {
             (None, _) | (_, MeasureChoice::Shares) => Measure::Share,
             (Some((measure, _)), _) => *measure,
         };
-        let has_time = matches!(costs, Some((Measure::CpuTime, _)));
-        let costs = costs.map(|(_, mut costs)| {
-            let after = costs.split_off(table.runs_before.min(costs.len()));
-            [costs, after]
+        let has_time = matches!(measured, Some((Measure::CpuTime, _)));
+        let costs = measured.map(|(_, mut before)| {
+            let after = before.split_off(table.runs_before.min(before.len()));
+            [before, after]
         });
         let weights = match &costs {
             Some([before, after]) if measure != Measure::Share => {

@@ -210,11 +210,12 @@ impl<'a> ThreadNames<'a> {
         };
         let since = self.alignment.time(since);
         let namesakes = self.logged.get(short(name)).map_or(&[][..], Vec::as_slice);
-        let next = namesakes.partition_point(|&time| time <= since);
-        let is_shared = next.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(&since);
-        let next = namesakes.get(next).copied().unwrap_or(Time::MAX);
+        let after = namesakes.partition_point(|&time| time <= since);
+        let is_shared = after.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(&since);
+        let next_namesake = namesakes.get(after).copied().unwrap_or(Time::MAX);
         let earliest = Time(since.0.saturating_sub(EARLIEST));
-        let latest = Time(since.0.saturating_add(LATEST)).min(Time(next.0.saturating_sub(EARLIEST)));
+        let before_next = Time(next_namesake.0.saturating_sub(EARLIEST));
+        let latest = Time(since.0.saturating_add(LATEST)).min(before_next);
         let recorded = self.recorded.get(short(name)).map_or(&[][..], Vec::as_slice);
         let first = recorded.partition_point(|&(time, _)| time < earliest);
         let mut fitting = recorded.iter().skip(first);

@@ -166,9 +166,9 @@ impl ScriptFiles {
             (Issue::ScriptPrivate, self.private),
             (Issue::ScriptTooLarge, self.left_out),
         ];
-        let counts = counts.into_iter().filter(|&(_, count)| count > 0);
-        let counts = counts.map(|(issue, count)| Diagnostic::new(issue).times(count));
-        differ.into_iter().chain(counts)
+        let unread = counts.into_iter().filter(|&(_, count)| count > 0);
+        let unread = unread.map(|(issue, count)| Diagnostic::new(issue).times(count));
+        differ.into_iter().chain(unread)
     }
 }
 

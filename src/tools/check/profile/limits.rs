@@ -112,9 +112,9 @@ fn check_ids(file: &[u8], header: &FileHeader) -> Option<Limit> {
     let attrs = slice(file, header.attrs)?;
     let mut total = 0_u64;
     for attr in attrs.chunks_exact(usize::try_from(header.attr_size).ok()?) {
-        let ids = attr.len().checked_sub(IDS_SIZE as usize);
-        let ids = ids.and_then(|at| attr.get(at..)).unwrap_or_default();
-        let ids = FileSection::read(&mut Reader::new(ids, header.endian))?;
+        let start = attr.len().checked_sub(IDS_SIZE as usize);
+        let encoded = start.and_then(|start| attr.get(start..)).unwrap_or_default();
+        let ids = FileSection::read(&mut Reader::new(encoded, header.endian))?;
         if slice(file, ids).is_none() {
             return Some(Limit::Refused(format!(
                 "event IDs outside the file, at {:#x}",

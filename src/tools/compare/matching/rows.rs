@@ -341,12 +341,12 @@ impl<'s> RunTable<'s> {
             return totals;
         }
         // The entries of a function are one: the first of them.
-        let mut first: HashMap<u32, u32> = HashMap::default();
+        let mut first_of_row: HashMap<u32, u32> = HashMap::default();
         let entries = (0_u32..).zip(rows);
-        let first: Vec<u32> = entries
-            .map(|(entry, &row)| *first.entry(row).or_insert(entry))
+        let firsts: Vec<u32> = entries
+            .map(|(entry, &row)| *first_of_row.entry(row).or_insert(entry))
             .collect();
-        let first = |function: u32| first.get(function as usize).copied().unwrap_or_default();
+        let first = |function: u32| firsts.get(function as usize).copied().unwrap_or_default();
         let stacks = summary.profile.stacks.iter();
         let nodes: IndexedTable<u32, (Option<u32>, u32)> = stacks
             .clone()

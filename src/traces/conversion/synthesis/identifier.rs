@@ -69,9 +69,9 @@ impl<'p> IdInserter<'p> {
         let Some(attr) = attr.filter(|attr| lacks_id(attr) && (is_sample || attr.has_trailer)) else {
             return Outcome::Unchanged;
         };
-        let id = attr.id_of(record, endian);
-        let id = id.filter(|&id| self.profile.attrs.by_id(id).is_some());
-        let id = id.unwrap_or(self.first_id);
+        let recorded_id = attr.id_of(record, endian);
+        let known_id = recorded_id.filter(|&id| self.profile.attrs.by_id(id).is_some());
+        let id = known_id.unwrap_or(self.first_id);
         let grown = record.bytes.len().saturating_add(SIZE);
         if grown > MAX_RECORD_SIZE {
             let written = is_sample.then(|| self.write_with_smaller_stack(out, record, attr, id));
