@@ -51,7 +51,13 @@ impl PidResolver {
 
     /// Returns the process that `pid` means in `dump`, whose header contains `header_pid`; `None` if there
     /// are several candidates.
-    pub fn of(&self, dump: &FoundFile, header_pid: u32, pid: u32, processes: &Processes) -> Option<Pid> {
+    pub fn process_of(
+        &self,
+        dump: &FoundFile,
+        header_pid: u32,
+        pid: u32,
+        processes: &Processes,
+    ) -> Option<Pid> {
         let says = Pid(pid);
         let Some((&first, others)) = dump.pids.split_first() else {
             return Some(says);
@@ -108,7 +114,9 @@ mod tests {
         let processes = processes(forks);
         let dump = dump(pids);
         let owners = PidResolver::new([&dump].into_iter(), &processes);
-        owners.of(&dump, header_pid, pid, &processes).map(|pid| pid.0)
+        owners
+            .process_of(&dump, header_pid, pid, &processes)
+            .map(|pid| pid.0)
     }
 
     #[test]

@@ -335,8 +335,8 @@ impl<'a> RuntimeFiles<'a> {
         });
         loads.filter_map(move |(file, used, event)| {
             let owner = known.entry((file, event.pid));
-            let owner =
-                owner.or_insert_with(|| owners.of(&used.found, used.code.pid(), event.pid, processes));
+            let owner = owner
+                .or_insert_with(|| owners.process_of(&used.found, used.code.pid(), event.pid, processes));
             Some(Compilation {
                 time: used
                     .alignment
@@ -367,7 +367,7 @@ impl<'a> RuntimeFiles<'a> {
         let earlier_copies = processes.earlier_copies();
         for (file, used) in self.used.enumerate_mut() {
             let header_pid = used.code.pid();
-            let owner_of = |pid| owners.of(&used.found, header_pid, pid, processes);
+            let owner_of = |pid| owners.process_of(&used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
             let with_dump: HashSet<Pid> = used.found.pids_before.iter().copied().collect();
             let others = creator.and_then(|pid| earlier_copies.get(&pid));
@@ -493,7 +493,7 @@ impl<'a> UsedFile<'a> {
         let header_pid = self.code.pid();
         let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
         self.code.events().filter_map(move |event| {
-            let owner_of = |pid| owners.of(&self.found, header_pid, pid, processes);
+            let owner_of = |pid| owners.process_of(&self.found, header_pid, pid, processes);
             let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
             let (range, left) = ranges(&event, self.code.range(event.function)?)?;
             Some(RuntimeEvent {

@@ -51,7 +51,7 @@ impl PipeHeader {
                 record::HEADER_TRACING_DATA => {
                     let mut formats = Vec::new();
                     let copied = data.copy_payload(&record, &mut formats).ok();
-                    copied.and_then(|()| head.add(feature::TRACING_DATA, formats))
+                    copied.and_then(|()| head.add_section(feature::TRACING_DATA, formats))
                 }
                 record::HEADER_BUILD_ID => {
                     write_table_entry(&mut build_ids, &record, endian);
@@ -78,10 +78,11 @@ impl PipeHeader {
             // The end marker of the list. Its ID is one more than the highest feature ID.
             return Some(());
         }
-        self.add(u8::try_from(id).ok()?, body.rest().to_vec())
+        self.add_section(u8::try_from(id).ok()?, body.rest().to_vec())
     }
 
-    fn add(&mut self, id: u8, content: Vec<u8>) -> Option<()> {
+    /// Adds the content of a feature. Fails if it is there already.
+    fn add_section(&mut self, id: u8, content: Vec<u8>) -> Option<()> {
         if self.features.iter().any(|feature| feature.id == id) {
             return None;
         }

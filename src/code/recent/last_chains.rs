@@ -76,7 +76,7 @@ impl<T: Copy> LastChain<T> {
     /// Returns the number of outermost entries of a chain whose result is known. `first` is the index of its first address,
     /// which is never among them, because it may be that of the sample.
     #[inline]
-    pub fn known(&self, chain: &[[u8; 8]], first: usize, time: Time) -> usize {
+    pub fn known_count(&self, chain: &[[u8; 8]], first: usize, time: Time) -> usize {
         let callers = chain.len().saturating_sub(first.saturating_add(1));
         let same = self.words.iter().zip(chain.iter().rev());
         let same = same.take_while(|(own, word)| own == word).count().min(callers);
@@ -153,7 +153,7 @@ mod tests {
             chain.clone()
         };
         let words = [[1; 8]; 1030];
-        assert_eq!(chain.known(&words, 0, Time(5)), 1024);
+        assert_eq!(chain.known_count(&words, 0, Time(5)), 1024);
         assert_eq!(chain.result(1024), Some(1024));
         assert_eq!(chain.result(1025), None);
     }

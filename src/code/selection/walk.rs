@@ -206,7 +206,7 @@ impl SelectionWalk<'_> {
         let chain = chains.of((Some(context.space), sample.tid));
         let mut words = sample.callchain.words();
         let mut first = first_address(words, endian);
-        let mut known = chain.known(words, first, context.time);
+        let mut known = chain.known_count(words, first, context.time);
         let has_cookie = may_have_cookie(words, known, endian);
         if has_cookie {
             replace_cookies(words, endian, replaced);

@@ -45,14 +45,14 @@ impl FileTable {
         let mut last = None;
         for file in declared.into_iter().chain(in_rows).chain(called) {
             if last != Some(file) {
-                self.add(file, info, version);
+                self.add_file(file, info, version);
             }
             last = Some(file);
         }
     }
 
     /// Adds a file of a function, unless it has no path or was added under the same one.
-    fn add(&mut self, file: u32, info: &DebugInfo<'_>, version: Version) {
+    fn add_file(&mut self, file: u32, info: &DebugInfo<'_>, version: Version) {
         let Some(source) = info
             .files
             .get(file as usize)

@@ -49,7 +49,12 @@ impl SampleRows {
     }
 
     /// Adds a sample.
-    pub fn add(&mut self, located: &Located<SampleRecord<'_>>, taken: &TakenSample, profile: &Profile<'_>) {
+    pub fn add_sample(
+        &mut self,
+        located: &Located<SampleRecord<'_>>,
+        taken: &TakenSample,
+        profile: &Profile<'_>,
+    ) {
         let SampleRecord { record, sample } = &located.content;
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
@@ -125,11 +130,11 @@ impl Collected {
         walks: impl Iterator<Item = &'w mut SampleWalk<'s>>,
         consumer: &mut dyn FnMut(&Sample, ThreadKey),
     ) {
-        self.add(walks.map(SampleWalk::take).collect(), consumer);
+        self.pass_on(walks.map(SampleWalk::take).collect(), consumer);
     }
 
     /// Gives the samples of all parts to a consumer, with stacks and threads numbered in file order.
-    fn add(&mut self, all: Vec<SampleRows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
+    fn pass_on(&mut self, all: Vec<SampleRows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
         // Threads have numbers in file order, whichever part has them first.
         let mut threads: Vec<(u64, ThreadKey)> =
             all.iter().flat_map(|part| part.threads.iter().copied()).collect();
@@ -209,7 +214,7 @@ mod tests {
         ] {
             let mut all = Collected::of_profile(1000);
             let mut seen = Vec::new();
-            all.add(parts, &mut |sample, key| seen.push((sample.thread.0, key)));
+            all.pass_on(parts, &mut |sample, key| seen.push((sample.thread.0, key)));
             let expected = [(0, 7), (1, 8), (2, 9), (0, 7), (3, 6)];
             assert_eq!(seen, expected.map(|(index, tid)| (index, thread(tid))));
             assert_eq!(all.threads.all.len(), 4);

@@ -198,7 +198,7 @@ impl SampleVisitor for SampleWalk<'_> {
             }),
             place: leaf.or(innermost),
         };
-        self.rows.add(located, &taken, profile);
+        self.rows.add_sample(located, &taken, profile);
     }
 }
 
@@ -216,7 +216,7 @@ impl SampleWalk<'_> {
         let endian = self.symbols.selector.profile.endian;
         let words = sample.callchain.words();
         let chain = self.chains.of(key);
-        let mut known = chain.known(words, first_address(words, endian), time);
+        let mut known = chain.known_count(words, first_address(words, endian), time);
         if may_have_cookie(words, known, endian) {
             known = 0;
         }

@@ -188,7 +188,7 @@ impl ExplanationSearch<'_> {
         }
         let covered = cover(lost, lost, gains);
         for it in &covered {
-            self.add(
+            self.add_explanation(
                 it.function,
                 ExplanationKind::Inlined,
                 &[index],
@@ -200,7 +200,7 @@ impl ExplanationSearch<'_> {
             .get(index)
             .map_or(0.0, |change| change.total.change);
         let callers: Vec<usize> = covered.into_iter().map(|it| it.function).collect();
-        self.add(index, ExplanationKind::InlinedInto, &callers, (-lost, total));
+        self.add_explanation(index, ExplanationKind::InlinedInto, &callers, (-lost, total));
         true
     }
 
@@ -277,11 +277,11 @@ impl ExplanationSearch<'_> {
                 };
                 let own = change.unexplained_own().max(0.0) * part;
                 let total = change.unexplained_total().max(0.0) * part;
-                self.add(reached, ExplanationKind::MovedFrom, &[index], (own, total));
+                self.add_explanation(reached, ExplanationKind::MovedFrom, &[index], (own, total));
             }
         }
         let targets: Vec<usize> = covered.iter().map(|it| it.function).collect();
-        self.add(index, ExplanationKind::MovedTo, &targets, lost);
+        self.add_explanation(index, ExplanationKind::MovedTo, &targets, lost);
     }
 
     /// Returns functions and those that gained time and are mostly called by them.
@@ -299,7 +299,13 @@ impl ExplanationSearch<'_> {
     }
 
     /// Adds time that the function at an index has from `others`, or has given to them.
-    fn add(&mut self, index: usize, kind: ExplanationKind, others: &[usize], (own, total): (f64, f64)) {
+    fn add_explanation(
+        &mut self,
+        index: usize,
+        kind: ExplanationKind,
+        others: &[usize],
+        (own, total): (f64, f64),
+    ) {
         /// Functions that are named.
         const MAX_NAMES: usize = 3;
         let named = others.iter().take(MAX_NAMES);
@@ -405,7 +411,7 @@ mod tests {
     #[test]
     fn explanations_name_three_functions() {
         let mut functions = changes(5, true);
-        search(&mut functions).add(0, ExplanationKind::Inlined, &[1, 2, 3, 4], (1.0, 0.0));
+        search(&mut functions).add_explanation(0, ExplanationKind::Inlined, &[1, 2, 3, 4], (1.0, 0.0));
         let explanation = functions[0].explanation.as_ref().unwrap();
         assert_eq!(explanation.text(), "includes inlined f1, f2, f3");
     }

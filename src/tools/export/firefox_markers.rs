@@ -170,7 +170,7 @@ impl MarkerSource {
         if thread == self.selected {
             let text = self.missing.clone();
             let fields = Fields::Text { text };
-            table.add(
+            table.add_marker(
                 (missing_name, 0),
                 Data {
                     kind: MISSING,
@@ -182,7 +182,7 @@ impl MarkerSource {
         }
         for (text, from, to) in names {
             let fields = Fields::Text { text };
-            table.add((name, 0), Data { kind: NAME, fields }, (from, Some(to)));
+            table.add_marker((name, 0), Data { kind: NAME, fields }, (from, Some(to)));
         }
         let first = self.events.partition_point(|event| event.thread < thread);
         let events = self.events.iter().skip(first);
@@ -191,14 +191,15 @@ impl MarkerSource {
                 kind: event.kind,
                 fields: event.fields.clone(),
             };
-            table.add((event.name, event.category), data, (event.start, event.end));
+            table.add_marker((event.name, event.category), data, (event.start, event.end));
         }
         table
     }
 }
 
 impl MarkerTable {
-    fn add(&mut self, (name, category): (u32, usize), data: Data, (start, end): (f64, Option<f64>)) {
+    /// Adds a marker, whose end is known unless it is a moment.
+    fn add_marker(&mut self, (name, category): (u32, usize), data: Data, (start, end): (f64, Option<f64>)) {
         self.name.push(name);
         self.data.push(data);
         self.start_time.push(start);

@@ -56,7 +56,7 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
     pub fn address(&mut self, name: &[u8]) -> Address {
         let index = match self.by_name.get(name) {
             Some(&index) => index,
-            None => self.add(name.to_vec()),
+            None => self.add_symbol(name.to_vec()),
         };
         let symbol = self.all.get(index).or(self.all.last());
         symbol.map_or(self.free.start, |(_, range)| range.start)
@@ -73,7 +73,8 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
         address
     }
 
-    fn add(&mut self, name: Vec<u8>) -> usize {
+    /// Adds a symbol at addresses of its own, while there are any. Returns its index.
+    fn add_symbol(&mut self, name: Vec<u8>) -> usize {
         let index = self.all.len();
         if let Some(range) = AddressRange::new(self.free.start, SIZE)
             && range.end <= self.free.end

@@ -42,7 +42,7 @@ pub fn read<'a>(
     let clock = recorded.map(|recorded| ProfileClock::of(recorded, clock_offset));
     let known = recorded.map(ProfileThreads::of);
     for file in files {
-        traces.add(options, clock_offset, file, clock.as_ref(), known.as_ref())?;
+        traces.add_trace(options, clock_offset, file, clock.as_ref(), known.as_ref())?;
     }
     traces.counts = vec![TraceCounts::default(); traces.all.len()];
     let bases = match (traces.binary, recorded) {
@@ -90,7 +90,7 @@ pub fn read<'a>(
 
 impl<'a> Traces<'a> {
     /// Reads a trace and adds its threads. `known` are the threads of the profile, which decide on processes.
-    fn add(
+    fn add_trace(
         &mut self,
         options: &TraceOptions,
         clock_offset: Option<i64>,

@@ -250,7 +250,7 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         };
         let found = of_file(row.file).and_then(|(map, _)| Some((map, map.map.original(position)?)));
         if let Some((map, original)) = found
-            && let Some(file) = files.add(&mut info.files, row.file, map, original.source)
+            && let Some(file) = files.index_of_source(&mut info.files, row.file, map, original.source)
         {
             (row.file, row.line, row.column) = (Some(file), original.position.line, original.position.column);
         }
@@ -266,7 +266,7 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         let (Some(original), Some(source)) = (map.function(script, start), map.map.original(start)) else {
             continue;
         };
-        if let Some(file) = files.add(&mut info.files, function.file, map, source.source) {
+        if let Some(file) = files.index_of_source(&mut info.files, function.file, map, source.source) {
             function.file = Some(file);
             (function.line, function.column) = (original.start.line, original.start.column);
             if !original.name.is_empty() && !function.name.is_empty() {
@@ -357,7 +357,7 @@ struct OriginalFiles {
 
 impl OriginalFiles {
     /// Returns the index in `files` of a source of a map, for lines of the `generated` file. Adds it if it is new.
-    fn add<'a>(
+    fn index_of_source<'a>(
         &mut self,
         files: &mut Vec<SourceFile<'a>>,
         generated: Option<u32>,

@@ -126,7 +126,7 @@ impl SourceMap {
         };
         let json: Json<'_> = serde_json::from_slice(text).map_err(|_| MapError::Syntax)?;
         let mut map = Self::default();
-        map.add(json, &bytes, Offset { line: 0, column: 0 }, 0)?;
+        map.add_part(json, &bytes, Offset { line: 0, column: 0 }, 0)?;
         map.json = bytes;
         // Mappings of a line need not be sorted. Of several at one column, the last one counts.
         if !map
@@ -194,7 +194,7 @@ impl SourceMap {
     }
 
     /// Adds a map or section, which is a part of `bytes`.
-    fn add(&mut self, json: Json<'_>, bytes: &[u8], offset: Offset, depth: u32) -> Result<(), MapError> {
+    fn add_part(&mut self, json: Json<'_>, bytes: &[u8], offset: Offset, depth: u32) -> Result<(), MapError> {
         // Sections need no version of their own.
         if json.version.is_some_and(|version| version.as_f64() != Some(3.0)) {
             return Err(MapError::Version);
@@ -225,7 +225,7 @@ impl SourceMap {
                 let start = Offset { line, column };
                 self.end_at(start)?;
                 if let Some(map) = section.map {
-                    self.add(*map, bytes, start, depth.saturating_add(1))?;
+                    self.add_part(*map, bytes, start, depth.saturating_add(1))?;
                 }
             }
             return Ok(());

@@ -50,7 +50,8 @@ struct Sums {
     values: u64,
 }
 
-fn add(sums: &mut [Sums; GROUPS], seen: &Seen<'_>, hash: &RandomState) {
+/// Adds a record to the sums of its group.
+fn add_record(sums: &mut [Sums; GROUPS], seen: &Seen<'_>, hash: &RandomState) {
     if let Some(sums) = sums.get_mut(group_of(seen.kind)) {
         sums.count = sums.count.wrapping_add(1);
         sums.contents = sums.contents.wrapping_add(seen.content);
@@ -66,8 +67,8 @@ fn hash_of(seen: &Seen<'_>, hash: &RandomState) -> u64 {
 pub(super) fn find(ours: &Ours<'_>, peer: &Peer<'_>) -> Result<Vec<Difference>, Refusal> {
     let mut sums = [[Sums::default(); GROUPS]; 2];
     let [own, others] = &mut sums;
-    peer.each(&mut |seen| add(others, seen, peer.hash))?;
-    ours.each(&mut |seen, _| add(own, seen, ours.hash));
+    peer.each(&mut |seen| add_record(others, seen, peer.hash))?;
+    ours.each(&mut |seen, _| add_record(own, seen, ours.hash));
     let mut found = Vec::new();
     for (group, (own, others)) in own.iter().zip(others).enumerate() {
         if own == others {

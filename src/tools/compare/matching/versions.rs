@@ -21,7 +21,8 @@ struct Versions<'i> {
 }
 
 impl<'i> Versions<'i> {
-    fn add(&mut self, run: usize, side: usize, version: &'i str) {
+    /// Adds the version of a function in a run of a side.
+    fn add_version(&mut self, run: usize, side: usize, version: &'i str) {
         let last = self.last.replace((run, version));
         self.are_files |= last.is_some_and(|(last, known)| last == run && known != version);
         if let Some(side) = self.sides.get_mut(side) {
@@ -48,7 +49,7 @@ pub fn tell_apart(identities: &mut [Vec<Identity<'_>>], runs_before: usize) {
         for function in functions.iter().filter(|it| !it.version.is_empty()) {
             if let Some(file) = function.file.as_deref() {
                 let versions = known.entry(file).or_default();
-                versions.add(run, side, &function.version);
+                versions.add_version(run, side, &function.version);
             }
         }
     }

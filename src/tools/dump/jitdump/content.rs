@@ -57,7 +57,7 @@ impl<'a> ContentDecoder<'a> {
             record::CLOSE => self.with_padding(Fields::new(), self.bytes.len()),
             record::UNWINDING_INFO => self.unwinding(),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
-            record::SOURCE_TRACK => self.track(),
+            record::SOURCE_TRACK => self.track_fields(),
             _ => Fields::new().number("id", id),
         };
         DecodedContent { kind, fields }
@@ -204,8 +204,8 @@ impl<'a> ContentDecoder<'a> {
             return self.debug_info2(layout, fields, ahead);
         }
         let read = match id {
-            record::JIT_TIER => self.tier(),
-            record::EMBEDDED_SOURCE_FILE => self.source(),
+            record::JIT_TIER => self.tier_fields(),
+            record::EMBEDDED_SOURCE_FILE => self.source_fields(),
             _ => None,
         };
         match read {
@@ -215,7 +215,8 @@ impl<'a> ContentDecoder<'a> {
         }
     }
 
-    fn tier(&self) -> Option<Fields<'a>> {
+    /// Returns the fields of samply's record with the name of a tier.
+    fn tier_fields(&self) -> Option<Fields<'a>> {
         let name = tier::parse(self.bytes)?;
         let fields = Fields::new().number("id", record::JIT_TIER);
         let colour = Reader::new(self.bytes, self.endian).u32();
@@ -225,7 +226,8 @@ impl<'a> ContentDecoder<'a> {
         })
     }
 
-    fn source(&self) -> Option<Fields<'a>> {
+    /// Returns the fields of a record with the text of a source file.
+    fn source_fields(&self) -> Option<Fields<'a>> {
         let source = EmbeddedSource::parse(self.bytes, self.endian)?;
         let fields = Fields::new().number("id", record::EMBEDDED_SOURCE_FILE);
         Some(
@@ -256,7 +258,8 @@ impl<'a> ContentDecoder<'a> {
         }
     }
 
-    fn track(&self) -> Fields<'a> {
+    /// Returns the fields of a record with positions in other files.
+    fn track_fields(&self) -> Fields<'a> {
         let fields = Fields::new().number("id", record::SOURCE_TRACK);
         match SourceTrack::parse(self.bytes, self.endian) {
             Some(track) => {

@@ -132,7 +132,8 @@ impl FirstEntries {
     /// Number of cached entries; a power of two.
     const CACHE_SIZE: usize = 1 << 10;
 
-    fn add(&mut self, method: Method, time: RuntimeTime) {
+    /// Adds that a method was entered at a time.
+    fn add_entry(&mut self, method: Method, time: RuntimeTime) {
         // Methods are objects of the runtime, which are at least 8 bytes apart.
         let slot = (method.0 >> 3) as usize & Self::CACHE_SIZE.saturating_sub(1);
         if let Some(recent) = self.recent.get_mut(slot) {
@@ -196,7 +197,7 @@ impl<'a> CodeCollector<'a> {
     #[inline]
     pub(super) fn add_call(&mut self, thread: ThreadId, call: MethodCall) {
         if call.is_enter {
-            self.first_entries.add(call.method, call.time);
+            self.first_entries.add_entry(call.method, call.time);
         }
         if !self.last_buffers.is_empty()
             && let Some((start, time)) = self.last_buffers.remove(&thread)
