@@ -345,6 +345,7 @@ fn dump_summary(used: &UsedFile<'_>) -> CodeFileSummary {
     }
 }
 
+/// Returns what the summary has of a perf map.
 fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
     PerfMapSummary {
         path: printable_path(used.found.file.path()),

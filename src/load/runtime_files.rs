@@ -161,6 +161,7 @@ impl<'a> RuntimeFiles<'a> {
         self.used.extend(used);
     }
 
+    /// Adds the code of a log, unless its times cannot be aligned with those of the profile.
     fn add_log(&mut self, logged: LoggedCode<'a>, clocks: &mut Clocks<'_>) {
         self.diagnostics.extend(logged.diagnostic);
         let mut used = UsedFile::of_process(logged.file, logged.pid, logged.code);

@@ -71,6 +71,7 @@ impl PipeHeader {
         head
     }
 
+    /// Adds the feature in a record. Fails if the record is broken, or the feature there already.
     fn add_feature(&mut self, record: &Record<'_>, endian: ByteOrder) -> Option<()> {
         let mut body = record.body(endian);
         let id = body.u64()?;

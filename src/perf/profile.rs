@@ -97,6 +97,7 @@ impl<'a> Profile<'a> {
         })
     }
 
+    /// Reads the records that come before all others in a pipe. Those that are broken are counted.
     fn parse_pipe(data: ProfileBytes<'a>, endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let head = PipeHeader::read(data, endian, &mut faults);

@@ -43,6 +43,7 @@ fn settings_file(program: &Path) -> Option<PathBuf> {
     clippy::disallowed_methods,
     reason = "a file of the program that the user named"
 )]
+/// Returns the flags with which CPython was compiled, from its file of settings.
 fn compiler_flags(file: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(file)

@@ -103,6 +103,7 @@ pub fn ends_recording(path: &Path, search_path: &OsStr) -> Option<&'static str> 
     ends_recording_of_user(path, geteuid().as_raw())
 }
 
+/// Returns why the kernel ends a recording of this user when the program starts, if it does.
 fn ends_recording_of_user(program: &Path, user: u32) -> Option<&'static str> {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;

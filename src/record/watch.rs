@@ -205,6 +205,7 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Returns what is shown of the recording after some time.
     fn status(&mut self, elapsed: Duration) -> Status {
         let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
         let profile_size = size(&self.profile);

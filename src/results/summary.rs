@@ -256,6 +256,7 @@ pub struct Unnamed {
 }
 
 impl TraceSummary {
+    /// Returns the line of the summary about a trace.
     fn text(&self) -> String {
         let mut text = format!("{}: XRay trace, {}", self.path, count(self.threads, "thread"));
         if self.calls > 0 || self.events > 0 {

@@ -192,6 +192,7 @@ struct Sweep {
 }
 
 impl Sweep {
+    /// Goes on to an endpoint. Notes intervals that share addresses.
     fn pass(&mut self, endpoint: Endpoint) {
         let IntervalIndex(index) = endpoint.interval;
         if !endpoint.is_start {

@@ -154,6 +154,7 @@ impl SelectionWalk<'_> {
         }
     }
 
+    /// Starts lookups in another address space, after the samples of the last one were added up.
     fn enter_other(&mut self, space: SpaceId, time: Time) {
         self.leave_space();
         let timeline = self.marker.selector.timeline;

@@ -104,6 +104,7 @@ impl GateRule {
         }))
     }
 
+    /// Returns why a rule on named code is broken, if it is.
     fn named(&self, comparison: &Comparison) -> Option<String> {
         let side = &comparison.after;
         if side.named_percent < self.limit {

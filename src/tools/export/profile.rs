@@ -237,6 +237,7 @@ impl ExportedProfile {
         markers
     }
 
+    /// Returns whether each stack is that of a sample to export, or of a caller.
     fn used_stacks(&self) -> IndexedTable<StackIndex, bool> {
         let stacks = &self.tables.stacks;
         let mut used = stacks.map(|_| false);

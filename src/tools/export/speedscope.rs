@@ -117,6 +117,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     json::write(out, &file)
 }
 
+/// Returns the frame of a function, or of code without one. Without a source file, it has the path of its module.
 fn frame(profile: &ExportedProfile, index: Option<NamedFunctionIndex>) -> Frame<'_> {
     let Some(index) = index else {
         return Frame {

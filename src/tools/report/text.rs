@@ -113,6 +113,7 @@ impl Report {
         SHARES.iter().filter(|column| (column.is_for)(self.by)).collect()
     }
 
+    /// Writes the table of functions with its heading.
     fn write_rows(&self, text: &mut String) {
         let shares = self.shares();
         for column in &shares {

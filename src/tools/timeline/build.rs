@@ -176,6 +176,7 @@ impl Columns<'_> {
         }
     }
 
+    /// Adds the samples of each process, compiler and part of the time.
     fn write_share(&mut self, counts: &BinnedSamples) {
         // Several compilers can share a series.
         let mut rows: BTreeMap<(u32, u32, u32), u32> = BTreeMap::new();

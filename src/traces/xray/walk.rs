@@ -60,6 +60,7 @@ impl<'a> Iterator for RecordWalk<'_, 'a> {
     }
 }
 
+/// Returns what a record means for the stack of its thread.
 fn kind(kind: RecordKind<'_>) -> EventKind<u32, RecordKind<'_>> {
     match kind {
         RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {

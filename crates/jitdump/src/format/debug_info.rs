@@ -182,7 +182,7 @@ pub fn parse<'a>(
     lines.info.rows.reserve_exact(entries.len());
     lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
-        let place = places.of(entry, at == 0);
+        let place = places.place_of(entry, at == 0);
         if entry.is_invalid() {
             lines.invalid = lines.invalid.saturating_add(1);
             // Its code does not have the line of the entry before.
@@ -211,7 +211,7 @@ pub fn parse<'a>(
             offset,
             file: name
                 .or(own_file.filter(|_| entry.line > 0))
-                .map(|name| files.add(name)),
+                .map(|name| files.number_of(name)),
             line: entry.line,
             column,
             discriminator,
@@ -272,7 +272,8 @@ impl EntryPlaces {
         }
     }
 
-    fn of(&self, entry: &LineEntry<'_>, is_first: bool) -> EntryPlace {
+    /// Returns where the code of an entry is. `is_first` is whether it is the first one of its function.
+    fn place_of(&self, entry: &LineEntry<'_>, is_first: bool) -> EntryPlace {
         let size = i128::from(self.code.size());
         let offset = entry.offset(self.code.start, self.bias);
         if (0..size).contains(&offset) {
@@ -508,7 +509,8 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn add(&mut self, path: &'a [u8]) -> u32 {
+    /// Returns the number of a file, which is new if it has none yet.
+    fn number_of(&mut self, path: &'a [u8]) -> u32 {
         if let Some((last, number)) = self.last
             && std::ptr::eq(last, path)
         {
@@ -534,7 +536,7 @@ impl<'a> Files<'a> {
     /// Replaces the only path. Its index stays.
     fn rename_only(&mut self, path: &'a [u8]) {
         *self = Self::default();
-        self.add(path);
+        self.number_of(path);
     }
 
     /// Returns the function itself, where its name says that it is. If that is ambiguous, its file is one that an entry
@@ -551,7 +553,7 @@ impl<'a> Files<'a> {
         }
         SourceFunction {
             name: b"",
-            file: location.map(|location| self.add(location.path)),
+            file: location.map(|location| self.number_of(location.path)),
             line: location.map_or(0, |location| location.line),
             column: location.map_or(0, |location| location.column),
         }

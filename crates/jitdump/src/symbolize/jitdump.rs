@@ -187,6 +187,7 @@ impl Jitdump {
         frames.into_iter()
     }
 
+    /// Returns the frames at an address of a function; `None` if it does not contain it, or its record is gone.
     fn find_frames(&self, function: Function, address: Address) -> Option<Vec<Frame>> {
         let offset = u32::try_from(address.0.checked_sub(function.range.start.0)?).ok()?;
         if !function.range.contains(address) {

@@ -321,6 +321,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// Starts an arrow function at `=>`, whose parameters were read before.
     fn arrow(&mut self) -> Option<()> {
         let last = self.previous(0)?;
         let (start, name) = match self.closed.take().filter(|_| last.is(b')')) {
@@ -387,6 +388,7 @@ impl<'t> Scanner<'t> {
         Some(())
     }
 
+    /// Follows a colon: after a label or `case`, in a conditional, or in an object.
     fn colon(&mut self) -> Option<()> {
         let bracket = self.brackets.innermost_mut()?;
         let is_block = !matches!(bracket.kind, BracketKind::Object);

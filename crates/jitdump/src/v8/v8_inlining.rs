@@ -92,6 +92,7 @@ pub fn add_calls<'a>(
     Some(counts)
 }
 
+/// Counts the rows that belong to other functions than V8 says.
 fn count(owners: &Owners<'_>, own: InliningCandidate<'_>) -> InliningCorrections {
     let mut counts = InliningCorrections::default();
     for owner in owners {

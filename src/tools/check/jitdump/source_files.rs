@@ -144,6 +144,7 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
         self.texts.get(name)?.as_ref()
     }
 
+    /// Reads a source file, up to a limit for all. Returns nothing if functions are declared outside of it.
     fn load(&mut self, name: &[u8]) -> Option<Text<'static>> {
         if self.texts.len() >= MAX_FILES {
             return None;

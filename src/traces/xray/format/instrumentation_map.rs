@@ -117,6 +117,7 @@ struct Binary<'a, 's, H: FileHeader> {
 }
 
 impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
+    /// Returns the section with a name and its relocations, if there is one, or why it cannot be read.
     fn section(&self, name: &[u8]) -> Option<Result<AddressedSection<'a>, Diagnostic>> {
         let section = self.sections.iter().find(|it| self.has_name(it, name))?;
         let data = match section.data(self.endian, self.file) {
