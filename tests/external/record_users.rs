@@ -214,10 +214,7 @@ fn private_files_to_which_a_process_leads_are_no_perf_maps() {
         let output = scene.record(&["-p", &process.pid(), "--duration", "0.5"]);
         let said = said(&output);
         assert!(output.status.success(), "{said}");
-        assert!(
-            has_code(&said, "JI209") && !said.contains("1 perf map"),
-            "{said}"
-        );
+        assert!(has_code(&said, "JI209") && !said.contains("1 perf map"), "{said}");
     }
 }
 
