@@ -412,15 +412,15 @@ mod tests {
     /// No process has this ID.
     const ENDED: u32 = 4_193_901;
 
-    fn marker(pid: u32, path: &Path, inode: Option<u64>) -> FileMarker {
+    fn marker(pid: u32, path: &Path, file: Option<&fs::Metadata>) -> FileMarker {
         FileMarker {
             pid: Pid(pid),
             time: Time(0),
             path: path.as_os_str().as_bytes().to_vec(),
-            file: inode.map(|inode| FileId {
-                major: 0,
-                minor: 0,
-                inode,
+            file: file.map(|file| FileId {
+                major: rustix::fs::major(file.dev()),
+                minor: rustix::fs::minor(file.dev()),
+                inode: file.ino(),
             }),
             record: 0,
         }
@@ -450,7 +450,7 @@ mod tests {
         }
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
         let dumps = folder.at("dumps").create_private_folder().unwrap();
-        let inode = fs::metadata(&dump).unwrap().ino();
+        let file = fs::metadata(&dump).unwrap();
         let mut seen = Seen {
             owners: owners.clone(),
             ..Seen::default()
@@ -458,13 +458,13 @@ mod tests {
         let mut path = dump.clone();
         if has_root {
             path = Path::new("/nowhere").join(dump.file_name().unwrap());
-            let mapping = format!("1-2 r-xp 0 0:0 {inode} {}", dump.display());
+            let mapping = format!("1-2 r-xp 0 0:0 {} {}", file.ino(), dump.display());
             seen.dumps.add(ENDED, mapping.as_bytes());
         }
         let mut index = ProfileIndex::default();
         index
             .markers
-            .push(marker(ENDED, &path, has_root.then_some(inode)));
+            .push(marker(ENDED, &path, has_root.then_some(&file)));
         let collection = Collection {
             folder: &folder,
             dumps: &dumps,
@@ -506,7 +506,7 @@ mod tests {
         assert!(copy.unwrap().success());
         let content = fs::read(&dump).unwrap();
         let open = File::open(&dump).unwrap();
-        let inode = open.metadata().unwrap().ino();
+        let file = open.metadata().unwrap();
         let mut process = Command::new(&dump).arg("60").stdin(open).spawn().unwrap();
         fs::remove_file(&dump).unwrap();
         let pid = process.id();
@@ -528,7 +528,7 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         let mut index = ProfileIndex::default();
-        index.markers.push(marker(pid, &dump, Some(inode)));
+        index.markers.push(marker(pid, &dump, Some(&file)));
         let collection = Collection {
             folder: &folder,
             dumps: &folder.at("dumps").create_private_folder().unwrap(),
@@ -562,7 +562,7 @@ mod tests {
         let created = found.created().unwrap();
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
         let mut index = ProfileIndex::default();
-        index.markers.push(marker(ENDED, &dump, Some(found.ino())));
+        index.markers.push(marker(ENDED, &dump, Some(&found)));
         let run = |name: &str, owners: &[(u32, u32)], end| {
             let seen = Seen {
                 owners: owners.iter().copied().collect(),

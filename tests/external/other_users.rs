@@ -77,7 +77,7 @@ fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
     assert!(named.contains(NAMED), "who names a file means it: {named}");
 
     // The very file that the process had mapped.
-    let recording = Recording::with_inode(|dump| fs::metadata(dump).unwrap().ino());
+    let recording = Recording::with_mapped_file();
     give_away(&recording.dump);
     let said = recording.inject(&[]);
     assert!(said.contains(NAMED), "{said}");
@@ -276,7 +276,7 @@ fn sources_of_others_are_not_copied() {
     if !has_users(module_path!(), "sources_of_others_are_not_copied") {
         return;
     }
-    let recording = Recording::with_inode(|dump| fs::metadata(dump).unwrap().ino());
+    let recording = Recording::with_mapped_file();
     let at = |name: &str| recording.folder.path().join(name);
     let private = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     let folder = at("objects");

@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -139,8 +138,7 @@ fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
     let mut file = File::options().append(true).open(&path).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    // After the record's header, two integers of the process, three of the mapping and two of the device.
-    profile.records[48..56].copy_from_slice(&fs::metadata(&path).unwrap().ino().to_le_bytes());
+    profile.set_file(0, &fs::metadata(&path).unwrap());
     profile.mmap2(pid, CODE, 4096, 0, "//anon", 501);
     profile.sample(pid, 2000, &[CODE + 4], None);
     let input = folder.path().join("perf.data");

@@ -1,6 +1,5 @@
 //! Matching of dumps with processes where file names are not enough.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
@@ -116,9 +115,7 @@ fn a_mapped_dump_that_was_renamed_is_not_replaced_by_that_of_its_name() {
     for (file, time) in [(&renamed, 1000), (&path, 1002)] {
         let record = case.profile.records.len();
         case.marker(7, tools::text(&path), time * SECOND);
-        let inode = std::fs::metadata(file).unwrap().ino().to_le_bytes();
-        // After the record's header, the process, the mapping and the device.
-        case.profile.records[record + 48..record + 56].copy_from_slice(&inode);
+        case.profile.set_file(record, &std::fs::metadata(file).unwrap());
     }
     case.sample(7, 1001 * SECOND, "first");
     case.sample(7, 1004 * SECOND, "second");

@@ -1,6 +1,5 @@
 //! What `jitinject record` chooses by the program and the machine, with a perf that copies a recording.
 
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -472,14 +471,13 @@ fn a_jitdump_that_is_not_at_its_path_is_copied_from_its_process() {
     tools::copy_program("/bin/sleep", &dump);
     let content = std::fs::read(&dump).unwrap();
     let open = std::fs::File::open(&dump).unwrap();
-    let inode = open.metadata().unwrap().ino();
+    let file = open.metadata().unwrap();
     let mut process = Command::new(&dump).arg("60").stdin(open).spawn().unwrap();
     std::fs::remove_file(&dump).unwrap();
     let pid = process.id();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-    // After the record's header, two integers of the process, three of the mapping and two of the device.
-    profile.records[48..56].copy_from_slice(&inode.to_le_bytes());
+    profile.set_file(0, &file);
     profile.sample(pid, 2000, &[0x4000_0004], None);
     let recorded = scene.path("recorded");
     std::fs::write(&recorded, profile.finish()).unwrap();

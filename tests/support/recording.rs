@@ -22,20 +22,20 @@ pub const PID: u32 = 4_190_000;
 
 impl Recording {
     pub fn new() -> Self {
-        Self::with_inode(|_| 0)
+        Self::made(Path::new(""), false)
     }
 
-    /// Creates a recording whose profile contains a given inode for the dump.
-    pub fn with_inode(inode: impl Fn(&Path) -> u64) -> Self {
-        Self::made(Path::new(""), inode)
+    /// Creates a recording whose profile says that the process has mapped the very file.
+    pub fn with_mapped_file() -> Self {
+        Self::made(Path::new(""), true)
     }
 
     /// Creates a recording with the dump in a directory of its own.
     pub fn below(name: &str) -> Self {
-        Self::made(Path::new(name), |_| 0)
+        Self::made(Path::new(name), false)
     }
 
-    fn made(below: &Path, inode: impl Fn(&Path) -> u64) -> Self {
+    fn made(below: &Path, is_mapped: bool) -> Self {
         let folder = scratch();
         let place = folder.path().join(below);
         fs::create_dir_all(&place).unwrap();
@@ -45,8 +45,9 @@ impl Recording {
         fs::write(&dump, writer.bytes).unwrap();
         let mut writer = ProfileWriter::new(ByteOrder::Little);
         writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-        // after the record's header, two integers of the process, three of the mapping and two of the device
-        writer.records[48..56].copy_from_slice(&inode(&dump).to_le_bytes());
+        if is_mapped {
+            writer.set_file(0, &fs::metadata(&dump).unwrap());
+        }
         writer.mmap2(PID, 0x4000_0000, 4096, 0, "//anon", 501);
         writer.sample(PID, 2000, &[0x4000_0004], None);
         let profile = folder.path().join("perf.data");

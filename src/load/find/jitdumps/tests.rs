@@ -39,15 +39,15 @@ fn the_mapped_file_is_known_by_its_last_marker() {
         profile_clock: 1,
     };
     let access = Access::new(&LoadOptions::default(), 0, None);
-    let (_, inode) = candidate.file.file_id();
+    let (device, inode) = candidate.file.file_id();
     for (times, expected) in [(&[0][..], false), (&[0, 2 * SECOND][..], true)] {
         let marker = |&time: &u64| FileMarker {
             pid: Pid(7),
             time: Time(time),
             path: b"/tmp/jit-7.dump".to_vec(),
             file: Some(FileId {
-                major: 0,
-                minor: 0,
+                major: rustix::fs::major(device),
+                minor: rustix::fs::minor(device),
                 inode,
             }),
             record: 0,
