@@ -38,10 +38,10 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 /// Time between two looks at whether the program has been started.
 const START: Duration = Duration::from_millis(10);
 
-/// Time between two looks at the recorded processes.
+/// Maximum time between two looks at the recorded processes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Time until the first look at a program: many are short.
+/// Time until the first look at a program, and until the second: many are short, and change their user first.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 
 /// File with the process ID of the program.
@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
             if elapsed >= next_look {
                 let (status, warnings) = watch.look(elapsed);
                 control.show(&status, &warnings);
-                next_look = elapsed + LOOK;
+                next_look = elapsed + elapsed.min(LOOK);
             }
             let end_of_time = duration.filter(|_| !signals.has_stopped);
             let next = end_of_time.map_or(next_look, |end| end.min(next_look));
