@@ -19,6 +19,7 @@ use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
 use crate::support::profile::ProfileWriter;
+use crate::support::recording::set_mapped_file;
 use crate::support::reports::reports;
 use crate::support::scene::{Scene, State, left_over};
 use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, tools};
@@ -138,7 +139,7 @@ fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
     let mut file = File::options().append(true).open(&path).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    profile.set_file(0, &fs::metadata(&path).unwrap());
+    set_mapped_file(&mut profile, 0, &fs::metadata(&path).unwrap());
     profile.mmap2(pid, CODE, 4096, 0, "//anon", 501);
     profile.sample(pid, 2000, &[CODE + 4], None);
     let input = folder.path().join("perf.data");

@@ -8,6 +8,7 @@ use jitinject::{Diagnostic, Issue};
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::Expected;
 use crate::support::profile::ProfileWriter;
+use crate::support::recording::set_mapped_file;
 use crate::support::reports::reports;
 use crate::support::shown::assert_named;
 use crate::support::{capture, inject, scratch, tools};
@@ -115,7 +116,7 @@ fn a_mapped_dump_that_was_renamed_is_not_replaced_by_that_of_its_name() {
     for (file, time) in [(&renamed, 1000), (&path, 1002)] {
         let record = case.profile.records.len();
         case.marker(7, tools::text(&path), time * SECOND);
-        case.profile.set_file(record, &std::fs::metadata(file).unwrap());
+        set_mapped_file(&mut case.profile, record, &std::fs::metadata(file).unwrap());
     }
     case.sample(7, 1001 * SECOND, "first");
     case.sample(7, 1004 * SECOND, "second");

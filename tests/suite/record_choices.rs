@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::record::{PERF, Scene};
 use crate::support::processes::wait_until;
 use crate::support::profile::ProfileWriter;
+use crate::support::recording::set_mapped_file;
 use crate::support::reports::reports;
 use crate::support::{capture, codes, has_code, said, tools};
 
@@ -477,7 +478,7 @@ fn a_jitdump_that_is_not_at_its_path_is_copied_from_its_process() {
     let pid = process.id();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-    profile.set_file(0, &file);
+    set_mapped_file(&mut profile, 0, &file);
     profile.sample(pid, 2000, &[0x4000_0004], None);
     let recorded = scene.path("recorded");
     std::fs::write(&recorded, profile.finish()).unwrap();

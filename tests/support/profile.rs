@@ -1,8 +1,5 @@
 //! Writes profiles.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-
 use jitdump::ByteOrder;
 
 /// Sample fields in the profiles of the tests. The last three are optional.
@@ -217,16 +214,6 @@ impl ProfileWriter {
         endian.write_u32(&mut body, if inode > 0 { 1 } else { 2 });
         Self::name(&mut body, name);
         self.kernel_record(10, 2, body, pid, time);
-    }
-
-    /// Sets the device and the inode of the mapping whose record starts there.
-    pub fn set_file(&mut self, record: usize, file: &Metadata) {
-        // After the record's header, two integers of the process and three of the mapping.
-        let mut numbers = Vec::new();
-        self.endian.write_u32(&mut numbers, rustix::fs::major(file.dev()));
-        self.endian.write_u32(&mut numbers, rustix::fs::minor(file.dev()));
-        self.endian.write_u64(&mut numbers, file.ino());
-        self.records[record + 40..][..numbers.len()].copy_from_slice(&numbers);
     }
 
     /// Writes the KSYMBOL record of code that the kernel has made or removed.

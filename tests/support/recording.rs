@@ -1,6 +1,7 @@
 //! A small recording whose files can be replaced.
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
@@ -46,7 +47,7 @@ impl Recording {
         let mut writer = ProfileWriter::new(ByteOrder::Little);
         writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
         if is_mapped {
-            writer.set_file(0, &fs::metadata(&dump).unwrap());
+            set_mapped_file(&mut writer, 0, &fs::metadata(&dump).unwrap());
         }
         writer.mmap2(PID, 0x4000_0000, 4096, 0, "//anon", 501);
         writer.sample(PID, 2000, &[0x4000_0004], None);
@@ -85,3 +86,14 @@ impl Recording {
 }
 
 pub const NAMED: &str = "1 in JIT code, 1 of them named";
+
+/// Sets the device and the inode in the mapping whose record starts there.
+pub fn set_mapped_file(profile: &mut ProfileWriter, record: usize, file: &Metadata) {
+    // After the record's header, two integers of the process and three of the mapping.
+    let mut numbers = Vec::new();
+    let endian = profile.endian;
+    endian.write_u32(&mut numbers, rustix::fs::major(file.dev()));
+    endian.write_u32(&mut numbers, rustix::fs::minor(file.dev()));
+    endian.write_u64(&mut numbers, file.ino());
+    profile.records[record + 40..][..numbers.len()].copy_from_slice(&numbers);
+}
