@@ -143,7 +143,6 @@ impl LineInfo {
         };
         let files = DebugFiles {
             own,
-            supplementary: None,
             split: Vec::new(),
         };
         let search = FunctionSearch::new(&files, &left, wanted);
@@ -165,9 +164,7 @@ impl LineInfo {
         let left = self.reads(companions);
         let mut own = self.own(&left)?;
         let supplementary = companions.supplementary.as_ref();
-        if let Some(supplementary) = supplementary.and_then(|file| file.own(&left)) {
-            own.set_sup(supplementary);
-        }
+        own.sup = supplementary.and_then(|file| file.own(&left)).map(Arc::new);
         let split = companions.split.iter().filter_map(|(id, file)| {
             let mut split = file.split(*id, &own, &left)?;
             // Names of files are those of the line program.
@@ -176,11 +173,7 @@ impl LineInfo {
         });
         let mut split: Vec<_> = split.collect();
         split.sort_by_key(|(id, _)| id.0);
-        let files = DebugFiles {
-            supplementary: supplementary.and_then(|file| file.own(&left)),
-            split,
-            own,
-        };
+        let files = DebugFiles { own, split };
         let mut search = FunctionSearch::new(&files, &left, wanted);
         let damaged = for_each_unit(&files.own, |header| search.add_unit(header));
         (left.get() > 0).then(|| (search.finish(), damaged))

@@ -20,10 +20,8 @@ pub enum DebugFile {
 
 /// Where the debug information of a file is.
 pub struct DebugFiles<'a, 'c> {
-    /// In the file itself.
+    /// In the file itself, and in its supplementary file.
     pub own: Dwarf<CountedReader<'a, 'c>>,
-    /// In its supplementary file.
-    pub supplementary: Option<Dwarf<CountedReader<'a, 'c>>>,
     /// In files of compile units, by their IDs.
     pub split: Vec<(DwoId, Dwarf<CountedReader<'a, 'c>>)>,
 }
@@ -57,7 +55,7 @@ impl<'a, 'c> DebugFiles<'a, 'c> {
     pub fn dwarf(&self, file: DebugFile) -> Option<&Dwarf<CountedReader<'a, 'c>>> {
         match file {
             DebugFile::Own => Some(&self.own),
-            DebugFile::Supplementary => self.supplementary.as_ref(),
+            DebugFile::Supplementary => self.own.sup(),
             DebugFile::Split(index) => Some(&self.split.get(index)?.1),
         }
     }

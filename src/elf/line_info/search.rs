@@ -15,15 +15,13 @@ use crate::elf::line_info::attributes::{join, name, number, ranges};
 use crate::elf::line_info::counted_reader::{CountedReader, count};
 use crate::elf::line_info::debug_files::{DebugFile, DebugFiles, SplitUnit, UnitIn};
 use crate::elf::line_info::wanted::{EntryId, Wanted, complete};
+use crate::files::walk::MAX_PATH;
 
 /// Reads that anything counts for that takes memory.
 const READS_PER_ITEM: u64 = 32;
 
 /// Maximum number of entries from an inlined call to the name of its function. Compilers' files have two or three.
 const MAX_ORIGINS: usize = 16;
-
-/// Maximum size of a path in bytes, that of Linux.
-const MAX_PATH: usize = 4096;
 
 /// Schemes, as paths that jitinject writes begin with them, and whether the rest has a dot.
 ///
@@ -153,6 +151,11 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     /// Returns where a unit of the functions has its entries; `None` if they are in the file itself.
     pub fn split_unit(&self, header: UnitHeader<CountedReader<'a, 'c>>) -> Result<Option<SplitUnit>> {
+        // Since DWARF 5, their headers say so.
+        let is_skeleton = header.version() < 5 || matches!(header.type_(), UnitType::Skeleton(_));
+        if !is_skeleton {
+            return Ok(None);
+        }
         let Some(unit) = self.wanted_unit(header)? else {
             return Ok(None);
         };

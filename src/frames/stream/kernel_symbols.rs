@@ -93,18 +93,21 @@ impl KernelSymbols {
         symbols.sort_unstable();
         symbols.dedup_by_key(|&mut (address, ..)| address);
         let next = symbols.iter().skip(1).map(Some).chain([None]);
-        let ends = symbols.iter().zip(next);
-        let ends: Vec<Line<'_>> = ends
-            .filter_map(|(last, next)| end_of_module(last, next))
-            .collect();
-        symbols.extend(ends);
-        symbols.sort_unstable();
         let mut found = Self::default();
-        for (address, is_end, name, _) in symbols {
-            let name = found.add_name(if is_end { &[] } else { name });
-            found.symbols.push((Address(address), name));
+        for (symbol, next) in symbols.iter().zip(next) {
+            let &(address, is_end, name, _) = symbol;
+            found.add_symbol(address, if is_end { &[] } else { name });
+            if let Some(end) = end_of_module(symbol, next) {
+                found.add_symbol(end, &[]);
+            }
         }
         (!found.symbols.is_empty()).then_some(found)
+    }
+
+    /// Adds a symbol behind those before, or the end of the last one, which has no name.
+    fn add_symbol(&mut self, address: u64, name: &[u8]) {
+        let name = self.add_name(name);
+        self.symbols.push((Address(address), name));
     }
 
     fn add_name(&mut self, name: &[u8]) -> Range<usize> {
@@ -202,14 +205,14 @@ fn functions(kallsyms: &[u8]) -> impl Iterator<Item = Line<'_>> {
 
 /// Returns the end of the last function of a module, where perf has it (`symbols__fixup_end` in tools/perf/util/symbol.c).
 /// `next` is the symbol after it.
-fn end_of_module<'a>(&(address, _, name, module): &Line<'a>, next: Option<&Line<'_>>) -> Option<Line<'a>> {
+fn end_of_module(&(address, _, _, module): &Line<'_>, next: Option<&Line<'_>>) -> Option<u64> {
     const PAGE: u64 = 4096;
     if module.is_empty() || next.is_some_and(|&(.., of_next)| of_next == module) {
         return None;
     }
     let end = address.checked_add(PAGE)?.checked_next_multiple_of(PAGE)?;
     let is_before = next.is_none_or(|&(next, ..)| end < next);
-    is_before.then_some((end, true, name, module))
+    is_before.then_some(end)
 }
 
 /// Whether this machine still runs the kernel that was at `reference`, since it has chosen that address when it started.

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use crate::bytes::rsplit_once;
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, SourceFile, SourceFunction};
+use crate::files::walk::MAX_PATH;
 use crate::v8::functions::{FunctionCalls, Script};
 use crate::v8::source_map::{Original, SourceMap};
 use crate::v8::text::{Text, TextPosition};
@@ -13,10 +14,6 @@ use crate::v8::v8_inlining::{Scripts, simple_name};
 /// Maximum length of an original name, in bytes: any number of functions may have it. The runtime's name stays in place of a
 /// longer one.
 const MAX_NAME: usize = 1 << 10;
-
-/// Maximum length of the path of a source, and of the folder of its map, in bytes: longer ones are no paths of Linux.
-/// Positions in such sources stay those in the script.
-const MAX_PATH: usize = 4 << 10;
 
 /// The map of a script, with the paths of its sources.
 #[derive(Clone, Debug)]
@@ -66,6 +63,7 @@ impl MappedScript {
     fn path(&self, source: u32) -> Option<&[u8]> {
         let needed = self.sources.get(source as usize)?;
         let path = &self.map.sources().get(source as usize)?.path;
+        // Longer ones are no paths of Linux. Positions in such sources stay those in the script.
         if self.base.len() > MAX_PATH {
             return None;
         }
