@@ -132,32 +132,49 @@ fn known_symbols<'a>(
 
 /// Returns the functions of a jitdump that V8 compiled from scripts.
 fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
+    /// Number of functions that are read before they are added.
+    const BATCH: usize = 1 << 14;
+
+    let numbers: Vec<u32> = (0..dump.function_count() as u32).collect();
     let mut functions = KnownFunctions::default();
-    for number in 0..dump.function_count() as u32 {
-        let Some(function) = dump
-            .function(number)
-            .filter(|function| names::is_v8(function.name))
-        else {
-            continue;
-        };
-        let entries = if names::is_v8_optimized(function.name) {
-            None
-        } else {
-            function.line_entries()
+    for batch in numbers.chunks(BATCH) {
+        let scripted = threads::map(batch, |&number| ScriptedFunction::of(&dump.function(number)?));
+        for function in scripted.into_iter().flatten() {
+            functions.add(function.path, function.start, function.name, function.positions);
+        }
+    }
+    functions.finish()
+}
+
+/// A function that V8 compiled from a script, as its record describes it.
+struct ScriptedFunction<'a> {
+    /// Path of the script as V8 wrote it.
+    path: &'a [u8],
+    start: TextPosition,
+    name: &'a [u8],
+    /// Positions of its code; empty if inlined functions may be among them.
+    positions: Vec<TextPosition>,
+}
+
+impl<'a> ScriptedFunction<'a> {
+    /// Returns `None` for other functions.
+    fn of(function: &Function<'a>) -> Option<Self> {
+        if !names::is_v8(function.name) {
+            return None;
+        }
+        let entries = match names::is_v8_optimized(function.name) {
+            true => None,
+            false => function.line_entries(),
         };
         let entries = entries.unwrap_or_default();
         let locations = names::source_locations(function.name);
-        let known = locations
+        let with_lines = locations
             .iter()
             .find(|location| entries.iter().any(|entry| entry.name == location.path));
         let by_file = || names::v8_location(function.name, only_file(&entries)?);
-        let location = known.copied().or_else(by_file);
+        let location = with_lines.copied().or_else(by_file);
         let location = location.or(locations.first().copied());
-        let Some(location) = location.filter(|location| location.column > 0) else {
-            continue;
-        };
-        let start = start_of(&location);
-        let name = names::parts_in(function.name, Some(location.path)).function;
+        let location = location.filter(|location| location.column > 0)?;
         let positions = entries
             .iter()
             .filter(|entry| !entry.is_invalid() && entry.line > 0);
@@ -165,9 +182,13 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
             line: entry.line,
             column: entry.column_or_discriminator,
         });
-        functions.add(location.path, start, name, positions.collect());
+        Some(Self {
+            path: location.path,
+            start: start_of(&location),
+            name: names::parts_in(function.name, Some(location.path)).function,
+            positions: positions.collect(),
+        })
     }
-    functions.finish()
 }
 
 /// Returns the file of all lines of a function.
