@@ -59,7 +59,7 @@ pub struct ExportArguments {
 
     /// Format [default: by the name of the output]
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT,
-        value_parser = PossibleValuesParser::new(Format::ALL.map(|(_, name, _)| name))
+        value_parser = PossibleValuesParser::new(Format::ALL.map(Format::name))
             .try_map(|name| Format::of_name(&name).ok_or("no such format")))]
     format: Option<Format>,
 
@@ -111,7 +111,7 @@ impl ExportArguments {
         let conflict = match self.format() {
             None if is_standard(&self.output) => Some("standard output needs --format"),
             None => Some("the name of --output ends like that of no format; name one with --format"),
-            Some(format) if self.markers && format != Format::Firefox => {
+            Some(format) if self.markers && !format.has_markers() => {
                 Some("only the format firefox has --markers")
             }
             Some(_) => self.source_files.conflict(),

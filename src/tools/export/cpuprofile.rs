@@ -9,7 +9,25 @@ use serde::Serialize;
 use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
-use crate::tools::export::profile::{ExportedProfile, WeightedStack, thread_label};
+use crate::tools::export::profile::{
+    ExportedProfile, FormatDescription, FormatScope, WeightedStack, thread_label,
+};
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "cpuprofile",
+    end: ".cpuprofile",
+    is_text: true,
+    viewer: Some("Chrome's DevTools or VS Code"),
+    scope: FormatScope {
+        has_times: true,
+        one_event: true,
+        one_thread: true,
+        has_markers: false,
+        has_texts: false,
+    },
+    write,
+};
 
 /// ID of the node that calls all others.
 const ROOT: u32 = 1;

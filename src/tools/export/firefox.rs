@@ -21,7 +21,25 @@ use crate::tools::export::calls::CallNodes;
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
-use crate::tools::export::profile::{ExportedProfile, FunctionKey, Home, WeightedStack};
+use crate::tools::export::profile::{
+    ExportedProfile, FormatDescription, FormatScope, FunctionKey, Home, WeightedStack,
+};
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "firefox",
+    end: ".json.gz",
+    is_text: false,
+    viewer: Some("https://profiler.firefox.com"),
+    scope: FormatScope {
+        has_times: true,
+        one_event: false,
+        one_thread: false,
+        has_markers: true,
+        has_texts: true,
+    },
+    write,
+};
 
 /// Version of the format.
 const VERSION: u32 = 70;

@@ -7,8 +7,24 @@ use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
 use crate::results::summary::count;
 use crate::tools::export::calls::CallNodes;
-use crate::tools::export::profile::ExportedProfile;
+use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope};
 use crate::tools::flame_graph::{Color, FlameGraph, Heading, Known};
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "svg",
+    end: ".svg",
+    is_text: true,
+    viewer: Some("a browser"),
+    scope: FormatScope {
+        has_times: false,
+        one_event: true,
+        one_thread: false,
+        has_markers: false,
+        has_texts: false,
+    },
+    write,
+};
 
 /// Colors of kinds of code, and their names.
 const COLORS: [(Kind, &str, Color); 7] = [

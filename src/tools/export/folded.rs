@@ -8,7 +8,23 @@ use std::io::{self, Write};
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{NamedFunctionIndex, Thread};
 use crate::tools::export::calls::CallNodes;
-use crate::tools::export::profile::ExportedProfile;
+use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope};
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "folded",
+    end: ".folded",
+    is_text: true,
+    viewer: None,
+    scope: FormatScope {
+        has_times: false,
+        one_event: true,
+        one_thread: false,
+        has_markers: false,
+        has_texts: false,
+    },
+    write,
+};
 
 /// Longest text of a frame in characters. Each stack has the texts of all its frames.
 const MAX_TEXT: usize = 1000;

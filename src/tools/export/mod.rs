@@ -37,7 +37,7 @@ use crate::frames::stream::StreamOptions;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
-use crate::tools::export::profile::{ExportedProfile, FormatScope};
+use crate::tools::export::profile::{ExportedProfile, FormatDescription};
 
 /// The program that writes the files.
 const EXPORTER: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
@@ -60,20 +60,35 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, with their names and the ends of their file names.
-    pub const ALL: [(Self, &'static str, &'static str); 6] = [
-        (Self::Firefox, "firefox", ".json.gz"),
-        (Self::Pprof, "pprof", ".pb.gz"),
-        (Self::Speedscope, "speedscope", ".speedscope.json"),
-        (Self::CpuProfile, "cpuprofile", ".cpuprofile"),
-        (Self::Folded, "folded", ".folded"),
-        (Self::Svg, "svg", ".svg"),
+    /// All formats.
+    pub const ALL: [Self; 6] = [
+        Self::Firefox,
+        Self::Pprof,
+        Self::Speedscope,
+        Self::CpuProfile,
+        Self::Folded,
+        Self::Svg,
     ];
+
+    fn description(self) -> &'static FormatDescription {
+        match self {
+            Self::Folded => &folded::FORMAT,
+            Self::Pprof => &pprof::FORMAT,
+            Self::Firefox => &firefox::FORMAT,
+            Self::Speedscope => &speedscope::FORMAT,
+            Self::CpuProfile => &cpuprofile::FORMAT,
+            Self::Svg => &flame_graph::FORMAT,
+        }
+    }
+
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        self.description().name
+    }
 
     /// Returns the format of a name.
     pub fn of_name(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
-        found.map(|&(format, ..)| format)
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
     /// Returns the format of a file by the end of its name.
@@ -83,34 +98,18 @@ impl Format {
         if name.ends_with(".speedscope.json.gz") {
             return None;
         }
-        let found = Self::ALL.iter().find(|(.., end)| name.ends_with(end));
-        found.map(|&(format, ..)| format)
+        let mut formats = Self::ALL.into_iter();
+        formats.find(|format| name.ends_with(format.description().end))
     }
 
     /// Whether files are text.
     pub fn is_text(self) -> bool {
-        !matches!(self, Self::Firefox | Self::Pprof)
+        self.description().is_text
     }
 
-    /// Returns what opens files, if that is one program.
-    fn viewer(self) -> Option<&'static str> {
-        match self {
-            Self::Firefox => Some("https://profiler.firefox.com"),
-            Self::Pprof => Some("go tool pprof"),
-            Self::Speedscope => Some("https://www.speedscope.app"),
-            Self::CpuProfile => Some("Chrome's DevTools or VS Code"),
-            Self::Folded => None,
-            Self::Svg => Some("a browser"),
-        }
-    }
-
-    fn scope(self) -> FormatScope {
-        FormatScope {
-            has_times: matches!(self, Self::Firefox | Self::Speedscope | Self::CpuProfile),
-            one_event: matches!(self, Self::Folded | Self::CpuProfile | Self::Svg),
-            one_thread: self == Self::CpuProfile,
-            has_markers: self == Self::Firefox,
-        }
+    /// Whether files have events of runtimes.
+    pub fn has_markers(self) -> bool {
+        self.description().scope.has_markers
     }
 }
 
@@ -145,9 +144,9 @@ pub fn export(options: &ExportOptions, progress: &mut dyn Progress) -> Result<Ex
         has_sources,
         marks_all_functions,
     } = options;
-    let scope = format.scope();
+    let scope = format.description().scope;
     let mut profile = ExportedProfile::read(stream, filter.as_ref(), scope, *marks_all_functions, progress)?;
-    if *format == Format::Firefox {
+    if scope.has_texts {
         profile.read_texts(stream, *has_sources);
     }
     Ok(Export {
@@ -164,14 +163,7 @@ impl Export {
 
     /// Writes the samples.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self.format {
-            Format::Folded => folded::write(&self.profile, out),
-            Format::Pprof => pprof::write(&self.profile, out),
-            Format::Firefox => firefox::write(&self.profile, out),
-            Format::Speedscope => speedscope::write(&self.profile, out),
-            Format::CpuProfile => cpuprofile::write(&self.profile, out),
-            Format::Svg => flame_graph::write(&self.profile, out),
-        }
+        (self.format.description().write)(&self.profile, out)
     }
 
     /// Writes a file, which is there when it is complete. Only its owner can read it, as with profiles of perf.
@@ -216,7 +208,7 @@ impl Export {
         }
         if profile.rows.is_empty() {
             text.push_str("no samples match\n");
-        } else if let Some((path, viewer)) = path.zip(self.format.viewer()) {
+        } else if let Some((path, viewer)) = path.zip(self.format.description().viewer) {
             let path = printable(path.as_os_str().as_encoded_bytes());
             let _ = writeln!(text, "next: open {path} in {viewer}");
         }

@@ -13,8 +13,26 @@ use crate::collections::interner::Interner;
 use crate::frames::stream::tables::FrameIndex;
 use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
-use crate::tools::export::profile::{ExportedProfile, FunctionKey, Home, WeightedStack};
+use crate::tools::export::profile::{
+    ExportedProfile, FormatDescription, FormatScope, FunctionKey, Home, WeightedStack,
+};
 use crate::tools::export::protobuf::Message;
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "pprof",
+    end: ".pb.gz",
+    is_text: false,
+    viewer: Some("go tool pprof"),
+    scope: FormatScope {
+        has_times: false,
+        one_event: false,
+        one_thread: false,
+        has_markers: false,
+        has_texts: false,
+    },
+    write,
+};
 
 /// Fields of the message `Profile`.
 mod field {

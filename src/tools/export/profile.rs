@@ -1,6 +1,7 @@
 //! The samples of an export, and what the formats have in common.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 use std::mem;
 
 use regex_lite::Regex;
@@ -39,6 +40,24 @@ pub struct FormatScope {
     pub one_thread: bool,
     /// Whether it has events of runtimes.
     pub has_markers: bool,
+    /// Whether it has source text.
+    pub has_texts: bool,
+}
+
+/// What distinguishes a format from the others.
+pub struct FormatDescription {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// End of the names of its files.
+    pub end: &'static str,
+    /// Whether its files are text.
+    pub is_text: bool,
+    /// What opens its files, if that is one program.
+    pub viewer: Option<&'static str>,
+    /// What it has room for.
+    pub scope: FormatScope,
+    /// Writes a file.
+    pub write: fn(&ExportedProfile, &mut dyn Write) -> io::Result<()>,
 }
 
 /// A sample, or all samples of an event, thread and stack.
@@ -447,6 +466,7 @@ mod tests {
         one_event: false,
         one_thread: false,
         has_markers: false,
+        has_texts: false,
     };
 
     #[test]

@@ -10,7 +10,25 @@ use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
-use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack, thread_label};
+use crate::tools::export::profile::{
+    ExportedProfile, FormatDescription, FormatScope, Home, WeightedStack, thread_label,
+};
+
+/// The format.
+pub const FORMAT: FormatDescription = FormatDescription {
+    name: "speedscope",
+    end: ".speedscope.json",
+    is_text: true,
+    viewer: Some("https://www.speedscope.app"),
+    scope: FormatScope {
+        has_times: true,
+        one_event: false,
+        one_thread: false,
+        has_markers: false,
+        has_texts: false,
+    },
+    write,
+};
 
 /// Name of the schema, which readers recognize the format by.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
