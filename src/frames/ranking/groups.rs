@@ -50,22 +50,7 @@ impl RowGroups {
             known: HashMap::default(),
         };
         match by {
-            By::Thread | By::Process => {
-                let name = match by {
-                    By::Thread => thread_name,
-                    _ => process_name,
-                };
-                let threads: Vec<ThreadIndex> =
-                    tables.threads.enumerate().map(|(thread, _)| thread).collect();
-                let rows = threads
-                    .into_iter()
-                    .map(|thread| groups.named(name(tables, thread)));
-                groups.of_threads = Some(rows.collect());
-            }
-            By::Kind => {
-                let rows = Kind::ALL.map(|kind| (kind, groups.named(kind.name().to_owned())));
-                groups.of_kinds = Some(rows.into_iter().collect());
-            }
+            By::Function => groups.add_frames(tables, Self::functions_of),
             By::Symbol => {
                 // As in perf report. Many frames share a symbol.
                 let symbols = tables.symbols.map(|symbol| {
@@ -77,15 +62,45 @@ impl RowGroups {
                     (None, Some(line)) => tables.functions[line.function].name.clone(),
                     (None, None) => String::new(),
                 };
-                groups.of_frames = tables.frames.map(|frame| vec![groups.named(name(frame))]);
+                groups.add_frames(tables, |groups, _, frame| vec![groups.named(name(frame))]);
             }
-            _ => {
-                let frames = tables.frames.iter();
-                let rows = frames.map(|frame| groups.rows_of(tables, frame, by)).collect();
-                groups.of_frames = rows;
+            By::Line => groups.add_lines(tables, Self::row_of_line),
+            By::File => groups.add_lines(tables, Self::row_of_file),
+            By::Module => groups.add_frames(tables, |groups, tables, frame| {
+                vec![groups.row_of_module(tables, frame)]
+            }),
+            By::Tier => groups.add_frames(tables, |groups, tables, frame| {
+                let tier = frame.tier.map(|tier| tables.tiers[tier].clone());
+                vec![groups.named(tier.unwrap_or_else(|| format!("[{}]", frame.kind)))]
+            }),
+            By::Kind => {
+                let rows = Kind::ALL.map(|kind| (kind, groups.named(kind.name().to_owned())));
+                groups.of_kinds = Some(rows.into_iter().collect());
             }
+            By::Thread => groups.add_threads(tables, thread_name),
+            By::Process => groups.add_threads(tables, process_name),
         }
         groups
+    }
+
+    /// Adds the rows of each thread, by their names.
+    fn add_threads(&mut self, tables: &Tables, name: fn(&Tables, ThreadIndex) -> String) {
+        let threads = tables.threads.enumerate();
+        let rows = threads.map(|(thread, _)| self.named(name(tables, thread)));
+        self.of_threads = Some(rows.collect());
+    }
+
+    /// Adds the rows of each frame.
+    fn add_frames(&mut self, tables: &Tables, rows: impl Fn(&mut Self, &Tables, &Frame) -> Vec<RowIndex>) {
+        self.of_frames = tables.frames.map(|frame| rows(self, tables, frame));
+    }
+
+    /// Adds the row of each function in each frame.
+    fn add_lines(&mut self, tables: &Tables, row: impl Fn(&mut Self, &Tables, &Line) -> RowIndex) {
+        self.add_frames(tables, |groups, tables, frame| {
+            let lines = frame.lines.iter();
+            lines.map(|line| row(groups, tables, line)).collect()
+        });
     }
 
     /// Returns the row of a sample, if rows are not those of frames.
@@ -126,43 +141,33 @@ impl RowGroups {
         *self.known.entry(key).or_insert_with(|| rows.push(row))
     }
 
-    /// Returns the rows of the functions in a frame, the innermost first.
-    fn rows_of(&mut self, tables: &Tables, frame: &Frame, by: By) -> Vec<RowIndex> {
-        let module = frame.module.map(|module| &tables.modules[module]);
-        match by {
-            By::Module => {
-                let name = match (frame.kind, module) {
-                    (Kind::Unknown, _) => "[unknown]".to_owned(),
-                    // A profile of a user who may not read the kernel's addresses has no map of it.
-                    (Kind::Kernel, None) => "[kernel.kallsyms]".to_owned(),
-                    (Kind::Language, _) | (_, None) => "[JIT code]".to_owned(),
-                    // An object of an earlier run, with code that is not of the language: builtins, regular expressions.
-                    (_, Some(module)) if store::has_functions(module.name.as_bytes()).is_some() => {
-                        "[JIT code]".to_owned()
-                    }
-                    (_, Some(module)) => module.path.clone(),
-                };
-                vec![self.named(name)]
+    /// Returns the row of the module of a frame.
+    fn row_of_module(&mut self, tables: &Tables, frame: &Frame) -> RowIndex {
+        let name = match (frame.kind, frame.module.map(|module| &tables.modules[module])) {
+            (Kind::Unknown, _) => "[unknown]".to_owned(),
+            // A profile of a user who may not read the kernel's addresses has no map of it.
+            (Kind::Kernel, None) => "[kernel.kallsyms]".to_owned(),
+            (Kind::Language, _) | (_, None) => "[JIT code]".to_owned(),
+            // An object of an earlier run, with code that is not of the language: builtins, regular expressions.
+            (_, Some(module)) if store::has_functions(module.name.as_bytes()).is_some() => {
+                "[JIT code]".to_owned()
             }
-            By::Tier => {
-                let tier = frame.tier.map(|tier| tables.tiers[tier].clone());
-                vec![self.named(tier.unwrap_or_else(|| format!("[{}]", frame.kind)))]
-            }
-            _ => {
-                let tier = frame.tier.map(|tier| &tables.tiers[tier]);
-                let lines = frame.lines.iter().enumerate();
-                lines
-                    .map(|(at, line)| {
-                        let row = self.row_of_line(tables, line, by);
-                        let outer = frame.lines.get(at.saturating_add(1));
-                        if by == By::Function {
-                            self.add_details(tables, row, line, tier, outer);
-                        }
-                        row
-                    })
-                    .collect()
-            }
+            (_, Some(module)) => module.path.clone(),
+        };
+        self.named(name)
+    }
+
+    /// Returns the rows of the functions in a frame, the innermost first, and adds their details.
+    fn functions_of(&mut self, tables: &Tables, frame: &Frame) -> Vec<RowIndex> {
+        let tier = frame.tier.map(|tier| &tables.tiers[tier]);
+        let mut rows = Vec::new();
+        for (at, line) in frame.lines.iter().enumerate() {
+            let row = self.row_of_function(tables, &tables.functions[line.function]);
+            let outer = frame.lines.get(at.saturating_add(1));
+            self.add_details(tables, row, line, tier, outer);
+            rows.push(row);
         }
+        rows
     }
 
     /// Adds the function of a line, its tier, and the function that it was inlined into.
@@ -188,36 +193,37 @@ impl RowGroups {
         }
     }
 
-    /// Returns the row of a line, or of its file or function.
-    fn row_of_line(&mut self, tables: &Tables, line: &Line, by: By) -> RowIndex {
+    /// Returns the row of a line's file, or else of its module or function.
+    fn row_of_file(&mut self, tables: &Tables, line: &Line) -> RowIndex {
         let function = &tables.functions[line.function];
-        let path = |file| tables.files[file].path.clone();
-        match by {
-            By::File => {
-                let file = line.file.or(function.file).map(path);
-                let module = function.module.map(|module| tables.modules[module].path.clone());
-                self.named(file.or(module).unwrap_or_else(|| function.name.clone()))
-            }
-            By::Line if line.line > 0 => {
-                let file = line.file.map(path);
-                let name = format!("{}:{}", file.as_deref().unwrap_or_default(), line.line);
-                let row = RankedRow {
-                    name: name.clone(),
-                    kind: Some(function.kind),
-                    file: file.clone(),
-                    line: Some(line.line),
-                    ..RankedRow::default()
-                };
-                let key = RowKey {
-                    name,
-                    path: file,
-                    line: line.line,
-                    ..RowKey::default()
-                };
-                self.row(key, row)
-            }
-            _ => self.row_of_function(tables, function),
+        let file = line.file.or(function.file);
+        let file = file.map(|file| tables.files[file].path.clone());
+        let module = function.module.map(|module| tables.modules[module].path.clone());
+        self.named(file.or(module).unwrap_or_else(|| function.name.clone()))
+    }
+
+    /// Returns the row of a line, or else of its function.
+    fn row_of_line(&mut self, tables: &Tables, line: &Line) -> RowIndex {
+        let function = &tables.functions[line.function];
+        if line.line == 0 {
+            return self.row_of_function(tables, function);
         }
+        let file = line.file.map(|file| tables.files[file].path.clone());
+        let name = format!("{}:{}", file.as_deref().unwrap_or_default(), line.line);
+        let row = RankedRow {
+            name: name.clone(),
+            kind: Some(function.kind),
+            file: file.clone(),
+            line: Some(line.line),
+            ..RankedRow::default()
+        };
+        let key = RowKey {
+            name,
+            path: file,
+            line: line.line,
+            ..RowKey::default()
+        };
+        self.row(key, row)
     }
 
     /// Returns the row that a function is counted in.

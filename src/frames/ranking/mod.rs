@@ -60,7 +60,10 @@ impl By {
 
     /// Whether rows have callees, whose samples can be charged to them.
     pub fn has_charged(self) -> bool {
-        matches!(self, Self::Function | Self::Symbol | Self::Line | Self::File)
+        match self {
+            Self::Function | Self::Symbol | Self::Line | Self::File => true,
+            Self::Module | Self::Tier | Self::Kind | Self::Thread | Self::Process => false,
+        }
     }
 
     /// Returns the name.
@@ -81,7 +84,10 @@ impl By {
     /// Whether rows depend on lines and inlined calls; if not, those of native code are not read. Symbols do not:
     /// inlined calls count for the symbol that they are in.
     pub fn has_lines(self) -> bool {
-        matches!(self, Self::Function | Self::Line | Self::File)
+        match self {
+            Self::Function | Self::Line | Self::File => true,
+            Self::Symbol | Self::Module | Self::Tier | Self::Kind | Self::Thread | Self::Process => false,
+        }
     }
 
     /// Returns what rows are by its name.
