@@ -51,7 +51,7 @@ const MAX_ADDRESS: u64 = i32::MAX as u64;
 const PAGE: u64 = 4096;
 
 /// Categories: the default one first, and their colors.
-const CATEGORIES: [(Kind, &str, &str); 7] = [
+const CATEGORIES: [(Kind, &str, &str); Kind::ALL.len()] = [
     (Kind::Unknown, "Other", "grey"),
     (Kind::Language, "Language", "green"),
     (Kind::Native, "Native", "blue"),

@@ -1,5 +1,6 @@
 //! A flame graph as SVG, with inlined calls as frames and kinds of code in colors.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::collections::indexed_table::IndexedTable;
@@ -26,16 +27,18 @@ pub const FORMAT: FormatDescription = FormatDescription {
     write,
 };
 
-/// Colors of kinds of code, and their names.
-const COLORS: [(Kind, &str, Color); 7] = [
-    (Kind::Language, "green", [170, 220, 130]),
-    (Kind::Native, "blue", [150, 190, 235]),
-    (Kind::Kernel, "orange", [250, 190, 110]),
-    (Kind::Compiler, "purple", [205, 165, 230]),
-    (Kind::Gc, "red", [240, 140, 130]),
-    (Kind::Idle, "pale", [235, 235, 235]),
-    (Kind::Unknown, "gray", [205, 205, 205]),
-];
+/// Returns the color of a kind of code, and its name.
+fn color(kind: Kind) -> (&'static str, Color) {
+    match kind {
+        Kind::Language => ("green", [170, 220, 130]),
+        Kind::Native => ("blue", [150, 190, 235]),
+        Kind::Kernel => ("orange", [250, 190, 110]),
+        Kind::Compiler => ("purple", [205, 165, 230]),
+        Kind::Gc => ("red", [240, 140, 130]),
+        Kind::Idle => ("pale", [235, 235, 235]),
+        Kind::Unknown => ("gray", [205, 205, 205]),
+    }
+}
 
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
@@ -57,7 +60,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         places.push(graph.node(caller, node.call as usize, &mut known));
     }
     let total = profile.total();
-    let mut totals_of_kinds = COLORS.map(|_| 0.0);
+    let mut totals_of_kinds: BTreeMap<Kind, f64> = BTreeMap::new();
     for row in &profile.rows {
         let share = row.weight.period as f64 * 100.0 / total.period.max(1) as f64;
         let node = calls.node(row.stack).map(|node| places[node]);
@@ -66,16 +69,14 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
             *own += share;
         }
         let kind = profile.tables.kind(row.stack, row.thread);
-        if let Some(sum) = position(kind).and_then(|at| totals_of_kinds.get_mut(at)) {
-            *sum += share;
-        }
+        *totals_of_kinds.entry(kind).or_default() += share;
     }
     graph.sum_up();
     let kind_of = |name: usize| {
         let function = functions.all.rows().get(name).copied().flatten();
         function.map_or(Kind::Unknown, |function| profile.tables.functions[function].kind)
     };
-    let shares = shares_text(totals_of_kinds);
+    let shares = shares_text(&totals_of_kinds);
     let event = profile.first_event().map_or("", |event| &*event.name);
     let samples = count(total.samples, "sample");
     let missing = profile.tables.losses.text();
@@ -89,25 +90,18 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     };
     let svg = graph.svg(heading, |node| {
         let ([own], [total], kind) = (node.own, node.total, kind_of(node.name));
-        let color = position(kind)
-            .and_then(|at| COLORS.get(at))
-            .map(|&(_, _, color)| color);
-        (
-            format!("{total:.2} %, self {own:.2} %, {kind}"),
-            color.unwrap_or_default(),
-        )
+        let (_, color) = color(kind);
+        (format!("{total:.2} %, self {own:.2} %, {kind}"), color)
     });
     out.write_all(svg.as_bytes())
 }
 
-/// Returns the shares of kinds of code, in the order of [`COLORS`], without those that are 0.
-fn shares_text(shares: [f64; COLORS.len()]) -> String {
-    let shares = COLORS.iter().zip(shares).filter(|&(_, share)| share > 0.0);
-    let shares = shares.map(|((kind, color, _), share)| format!("{kind} ({color}) {share:.1} %"));
+/// Returns the shares of kinds of code, without those that are 0.
+fn shares_text(shares: &BTreeMap<Kind, f64>) -> String {
+    let shares = shares.iter().filter(|&(_, &share)| share > 0.0);
+    let shares = shares.map(|(&kind, share)| {
+        let (color, _) = color(kind);
+        format!("{kind} ({color}) {share:.1} %")
+    });
     shares.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the position of a kind in [`COLORS`].
-fn position(kind: Kind) -> Option<usize> {
-    COLORS.iter().position(|(of, ..)| *of == kind)
 }

@@ -74,7 +74,7 @@ fn write_stack(profile: &ExportedProfile, path: Vec<Call>, out: &mut dyn Write) 
             _ if is_inlined => "_[i]",
             Kind::Kernel | Kind::Idle => "_[k]",
             Kind::Language => "_[j]",
-            _ => "",
+            Kind::Native | Kind::Compiler | Kind::Gc | Kind::Unknown => "",
         };
         write!(out, ";{}{suffix}", text(&profile.name_and_place(function)))?;
     }
