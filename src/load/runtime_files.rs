@@ -467,10 +467,10 @@ impl<'a> UsedFile<'a> {
             let Some((range, _)) = own.and_then(|own| ranges(&event, own)) else {
                 continue;
             };
-            if matches!(event.change, Change::Move { .. }) {
-                shared.insert(event.function);
-            }
-            let mut is_shared = false;
+            let mut is_shared = match event.change {
+                Change::Load => false,
+                Change::Move { .. } => true,
+            };
             code.insert(range, event.function, |_, other| {
                 is_shared |= other != event.function;
                 if other != event.function {

@@ -57,6 +57,42 @@ const LOAD_FIELDS_SIZE: usize = 40;
 /// Number of consecutive valid records that it takes to resume after damage.
 const MIN_VALID_RUN: u32 = 3;
 
+/// What a record is. Readers match on it without a default, so that none of them overlooks a new type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordType {
+    /// [`LOAD`].
+    Load,
+    /// [`MOVE`].
+    Move,
+    /// [`DEBUG_INFO`].
+    DebugInfo,
+    /// [`CLOSE`].
+    Close,
+    /// [`UNWINDING_INFO`].
+    UnwindingInfo,
+    /// One of samply's extensions. Their numbers have changed, so the content tells which.
+    Extension,
+    /// [`SOURCE_TRACK`].
+    SourceTrack,
+}
+
+impl RecordType {
+    /// Returns the type of [`Record::kind`]; `None` if it is unknown.
+    #[inline]
+    pub fn of(kind: u32) -> Option<Self> {
+        Some(match kind {
+            LOAD => Self::Load,
+            MOVE => Self::Move,
+            DEBUG_INFO => Self::DebugInfo,
+            CLOSE => Self::Close,
+            UNWINDING_INFO => Self::UnwindingInfo,
+            EXTENSION_FIRST..=EMBEDDED_SOURCE_FILE => Self::Extension,
+            SOURCE_TRACK => Self::SourceTrack,
+            _ => return None,
+        })
+    }
+}
+
 /// A record of a jitdump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
@@ -195,7 +231,7 @@ impl<'a> Records<'a> {
     /// Returns the offset at which the next record ends according to its prefix; `None` if it is no record.
     fn next_end(&self) -> Option<usize> {
         let prefix = self.prefix(self.position)?;
-        let is_possible = is_known(prefix.kind) && prefix.size >= PREFIX_SIZE;
+        let is_possible = RecordType::of(prefix.kind).is_some() && prefix.size >= PREFIX_SIZE;
         self.position.checked_add(prefix.size).filter(|_| is_possible)
     }
 
@@ -259,10 +295,14 @@ impl<'a> Records<'a> {
 
     /// Repairs the size of a record whose type has a fixed size, if its own is smaller and valid records follow the right one.
     fn repaired_fixed_size(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
-        let size = match prefix.kind {
-            MOVE => MOVE_SIZE,
-            CLOSE => CLOSE_SIZE,
-            _ => return None,
+        let size = match RecordType::of(prefix.kind)? {
+            RecordType::Move => MOVE_SIZE,
+            RecordType::Close => CLOSE_SIZE,
+            RecordType::Load
+            | RecordType::DebugInfo
+            | RecordType::UnwindingInfo
+            | RecordType::Extension
+            | RecordType::SourceTrack => return None,
         };
         let end = at.checked_add(size)?;
         if prefix.size >= size || !self.is_plausible_time(prefix.time) || !self.starts_valid_run(end) {
@@ -388,7 +428,8 @@ impl<'a> Records<'a> {
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
             Some(prefix) => {
-                is_known(prefix.kind) && prefix.size > left && self.is_plausible_time(prefix.time)
+                let is_known = RecordType::of(prefix.kind).is_some();
+                is_known && prefix.size > left && self.is_plausible_time(prefix.time)
             }
         }
     }
@@ -422,13 +463,9 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-fn is_known(kind: u32) -> bool {
-    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=SOURCE_TRACK).contains(&kind)
-}
-
 /// Whether the type of a record is known and the sizes in its content fit into it.
 fn is_valid(record: &Record<'_>, endian: ByteOrder) -> bool {
-    is_known(record.kind) && sizes_fit(record, endian) == Some(true)
+    RecordType::of(record.kind).is_some_and(|known| sizes_fit(record, known, endian) == Some(true))
 }
 
 /// Size of the content of a LOAD record without padding, in bytes: fixed fields, name with its NUL, code.
@@ -448,31 +485,32 @@ fn unpadded_size(record: &Record<'_>, endian: ByteOrder) -> Option<usize> {
         .checked_add(code_size)
 }
 
-/// Whether the sizes in a record fit into it; `None` if it is too short to have them.
-fn sizes_fit(record: &Record<'_>, endian: ByteOrder) -> Option<bool> {
+/// Whether the sizes in a record of a type fit into it; `None` if it is too short to have them.
+fn sizes_fit(record: &Record<'_>, known: RecordType, endian: ByteOrder) -> Option<bool> {
     let mut content = Reader::new(record.content, endian);
     let room = record.content.len() as u64;
-    Some(match record.kind {
-        LOAD => {
+    Some(match known {
+        RecordType::Load => {
             content.skip(24)?;
             let code_size = content.u64()?;
             // After the fixed fields, there is at least an empty name with its NUL.
             code_size < room.checked_sub(40)?
         }
-        MOVE => {
+        RecordType::Move => {
             (MOVE_FIELDS_SIZE..=MOVE_FIELDS_SIZE.saturating_add(MAX_PADDING)).contains(&record.content.len())
         }
-        DEBUG_INFO => {
+        RecordType::DebugInfo => {
             content.skip(8)?;
             // Each entry has at least 16 bytes and an empty name with its NUL.
             content.u64()? <= room.checked_sub(16)? / 17
         }
-        UNWINDING_INFO => {
+        RecordType::UnwindingInfo => {
             let data_size = content.u64()?;
             let header_size = content.u64()?;
             data_size <= room.checked_sub(24)? && header_size <= data_size
         }
-        _ => true,
+        // These have no fields, or sizes that their parsers check.
+        RecordType::Close | RecordType::Extension | RecordType::SourceTrack => true,
     })
 }
 

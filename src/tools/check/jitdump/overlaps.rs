@@ -38,7 +38,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         let overlap_with = |other| {
             let (record, offset) = match event.change {
                 Change::Move { from, to } => ("MOVE", *move_offsets.get(&(event.time, event.pid, from, to))?),
-                _ => ("LOAD", dump.function_records(function)?.load.offset),
+                Change::Load => ("LOAD", dump.function_records(function)?.load.offset),
             };
             Some(Overlap {
                 record,
@@ -61,7 +61,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         // perf maps no tables with code that was moved.
         let mapped_tail = match event.change {
             Change::Load => mapped_tail(file, dump, function, range),
-            _ => None,
+            Change::Move { .. } => None,
         };
         let hidden = mapped_tail.and_then(|mapped_tail| live.overlapping(mapped_tail).next());
         tail_overlaps.extend(hidden.and_then(|(_, other)| overlap_with(other)));

@@ -3,7 +3,7 @@
 use jitdump::internals::format;
 use jitdump::internals::format::debug_info2::DebugInfo2Layout;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
-use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
+use jitdump::internals::format::record::{PREFIX_SIZE, Record, RecordType, Step};
 use jitdump::internals::format::source_file::EmbeddedSource;
 use jitdump::internals::format::{Load, Move, Records, debug_info2, record, tier};
 use jitdump::{ByteOrder, Dump};
@@ -90,24 +90,24 @@ impl<'a> RecordChecker<'_, 'a> {
         self.count = self.count.saturating_add(1);
         self.check_position(record);
         self.check_time(record);
-        match record.kind {
-            record::LOAD => self.check_load(record),
-            record::MOVE => self.check_move(record),
-            record::DEBUG_INFO => self.pending.debug_info = Some(record.offset),
-            record::CLOSE => self.is_closed = true,
-            record::UNWINDING_INFO => {
+        match RecordType::of(record.kind) {
+            Some(RecordType::Load) => self.check_load(record),
+            Some(RecordType::Move) => self.check_move(record),
+            Some(RecordType::DebugInfo) => self.pending.debug_info = Some(record.offset),
+            Some(RecordType::Close) => self.is_closed = true,
+            Some(RecordType::UnwindingInfo) => {
                 self.pending.unwinding = Some(record.offset);
                 unwinding::check(record, self.endian, self.findings);
             }
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
-            record::SOURCE_TRACK => {
+            Some(RecordType::Extension) => self.check_extension(record),
+            Some(RecordType::SourceTrack) => {
                 self.report(&debug_info::EXTENSION, record.offset);
                 if SourceTrack::parse(record.content, self.endian).is_none() {
                     self.report(&debug_info::BAD_EXTENSION, record.offset);
                 }
             }
-            kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
-                Place::in_record("unknown").with_message(format!("type {kind}"))
+            None => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
+                Place::in_record("unknown").with_message(format!("type {}", record.kind))
             }),
         }
     }

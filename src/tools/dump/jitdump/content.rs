@@ -8,7 +8,7 @@ use jitdump::internals::format::debug_info2::DebugInfo2Layout;
 use jitdump::internals::format::debug_info2::lists::EncodedLists;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
 use jitdump::internals::format::load::Load;
-use jitdump::internals::format::record::Records;
+use jitdump::internals::format::record::{RecordType, Records};
 use jitdump::internals::format::source_file::EmbeddedSource;
 use jitdump::internals::format::unwinding::{EhFrameEntries, Placement, Unwinding};
 use jitdump::internals::format::{debug_info, debug_info2, record, tier};
@@ -50,15 +50,15 @@ impl<'a> ContentDecoder<'a> {
     /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
     pub fn read(self, id: u32, ahead: &Records<'a>) -> DecodedContent<'a> {
         let kind = kind_name(id, self.bytes, self.endian);
-        let fields = match id {
-            record::LOAD => self.load(),
-            record::MOVE => self.moved(),
-            record::DEBUG_INFO => self.debug_info(ahead),
-            record::CLOSE => self.with_padding(Fields::new(), self.bytes.len()),
-            record::UNWINDING_INFO => self.unwinding(),
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
-            record::SOURCE_TRACK => self.track_fields(),
-            _ => Fields::new().number("id", id),
+        let fields = match RecordType::of(id) {
+            Some(RecordType::Load) => self.load(),
+            Some(RecordType::Move) => self.moved(),
+            Some(RecordType::DebugInfo) => self.debug_info(ahead),
+            Some(RecordType::Close) => self.with_padding(Fields::new(), self.bytes.len()),
+            Some(RecordType::UnwindingInfo) => self.unwinding(),
+            Some(RecordType::Extension) => self.extension(id, ahead),
+            Some(RecordType::SourceTrack) => self.track_fields(),
+            None => Fields::new().number("id", id),
         };
         DecodedContent { kind, fields }
     }
@@ -275,23 +275,20 @@ impl<'a> ContentDecoder<'a> {
 /// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by content, since it
 /// has several types.
 pub(crate) fn kind_name(id: u32, content: &[u8], endian: ByteOrder) -> &'static str {
-    match id {
-        record::LOAD => "LOAD",
-        record::MOVE => "MOVE",
-        record::DEBUG_INFO => "DEBUG_INFO",
-        record::CLOSE => "CLOSE",
-        record::UNWINDING_INFO => "UNWINDING_INFO",
-        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
-            if debug_info2::layout(content, endian).is_some() =>
-        {
-            "DEBUG_INFO2"
-        }
-        record::EXTENSION_FIRST => "DEBUG_INFO2",
-        record::JIT_TIER if debug_info2::may_be_positions(content) => "DEBUG_INFO2",
-        record::JIT_TIER => "JIT_TIER",
-        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
-        record::SOURCE_TRACK => "SOURCE_TRACK",
-        _ => "unknown",
+    match RecordType::of(id) {
+        Some(RecordType::Load) => "LOAD",
+        Some(RecordType::Move) => "MOVE",
+        Some(RecordType::DebugInfo) => "DEBUG_INFO",
+        Some(RecordType::Close) => "CLOSE",
+        Some(RecordType::UnwindingInfo) => "UNWINDING_INFO",
+        Some(RecordType::Extension) => match id {
+            _ if debug_info2::layout(content, endian).is_some() => "DEBUG_INFO2",
+            record::JIT_TIER if !debug_info2::may_be_positions(content) => "JIT_TIER",
+            record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
+            _ => "DEBUG_INFO2",
+        },
+        Some(RecordType::SourceTrack) => "SOURCE_TRACK",
+        None => "unknown",
     }
 }
 

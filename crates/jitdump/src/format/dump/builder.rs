@@ -12,7 +12,7 @@ use crate::format::header::Header;
 use crate::format::load::Load;
 use crate::format::moves::Move;
 use crate::format::record;
-use crate::format::record::{Record, Step};
+use crate::format::record::{Record, RecordType, Step};
 use crate::format::record_association::PendingRecords;
 use crate::format::source_file::EmbeddedSource;
 use crate::format::tier;
@@ -76,21 +76,21 @@ impl IndexBuilder {
                 return None;
             }
         };
-        match record.kind {
-            record::LOAD => return self.add_load(&record),
-            record::MOVE => match Move::parse(&record, endian) {
+        match RecordType::of(record.kind) {
+            Some(RecordType::Load) => return self.add_load(&record),
+            Some(RecordType::Move) => match Move::parse(&record, endian) {
                 Some(moved) => self.moves.push(moved),
                 None => faults.add(Fault::BadMove, record.offset),
             },
-            record::DEBUG_INFO => self.pending.add_debug_info(&record, endian, faults),
-            record::UNWINDING_INFO => self.pending.add_unwinding(&record, endian, faults),
-            record::CLOSE => {}
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.add_extension(&record),
-            record::SOURCE_TRACK => match SourceTrack::parse(record.content, endian) {
+            Some(RecordType::DebugInfo) => self.pending.add_debug_info(&record, endian, faults),
+            Some(RecordType::UnwindingInfo) => self.pending.add_unwinding(&record, endian, faults),
+            Some(RecordType::Close) => {}
+            Some(RecordType::Extension) => self.add_extension(&record),
+            Some(RecordType::SourceTrack) => match SourceTrack::parse(record.content, endian) {
                 Some(track) => self.pending.add_track(track.start, record.location(), faults),
                 None => faults.add(Fault::BadExtension, record.offset),
             },
-            _ => faults.add(Fault::UnknownRecord, record.offset),
+            None => faults.add(Fault::UnknownRecord, record.offset),
         }
         None
     }
