@@ -194,7 +194,10 @@ impl SampledCode {
 
     /// Whether it is in a function, even if it is uncertain in which one.
     pub fn is_in_function(self) -> bool {
-        self.is_named() || matches!(self, Self::Doubtful(_))
+        match self {
+            Self::Function(_) | Self::Symbol(_) | Self::Doubtful(_) => true,
+            Self::BeforeLoad | Self::NotInDump | Self::DumpUnusable | Self::NoDump => false,
+        }
     }
 }
 

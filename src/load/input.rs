@@ -291,7 +291,7 @@ impl InputFiles {
             MainFile::Whole(file) => match detect::kind_of(file) {
                 Some(FileKind::MonoLog) => InputKind::MonoLog,
                 Some(FileKind::XrayTrace) => InputKind::XrayTrace,
-                _ => InputKind::Profile,
+                Some(FileKind::Jitdump) | None => InputKind::Profile,
             },
             MainFile::Streamed(_) => InputKind::Profile,
         });

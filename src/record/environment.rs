@@ -328,12 +328,12 @@ pub struct AddedOption {
 
 /// Returns the option to insert into the command of a runtime, whose program is at `index`.
 pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Option<AddedOption> {
-    let (text, known) = match runtime {
-        Runtime::Lli => ("-jit-kind=mcjit", "jit-kind"),
-        Runtime::Wasmtime => ("--profile=jitdump", "profile"),
-        Runtime::Wasmer => ("--profiler=perfmap", "profiler"),
-        Runtime::Hhvm => ("-vEval.PerfJitDump=true", "vEval.PerfJitDump"),
-        Runtime::Dart => ("--generate_perf_jitdump", "generate"),
+    let (text, known, has_commands) = match runtime {
+        Runtime::Lli => ("-jit-kind=mcjit", "jit-kind", false),
+        Runtime::Wasmtime => ("--profile=jitdump", "profile", true),
+        Runtime::Wasmer => ("--profiler=perfmap", "profiler", true),
+        Runtime::Hhvm => ("-vEval.PerfJitDump=true", "vEval.PerfJitDump", false),
+        Runtime::Dart => ("--generate_perf_jitdump", "generate", false),
         _ => return None,
     };
     let has_option = |word: &OsString| {
@@ -347,7 +347,6 @@ pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Opt
         return None;
     }
     let is_command = |word: &OsString| word == OsStr::new("run") || word == OsStr::new("serve");
-    let has_commands = matches!(runtime, Runtime::Wasmtime | Runtime::Wasmer);
     let after_command = has_commands && command.get(index + 1).is_some_and(is_command);
     Some(AddedOption {
         index: if after_command { index + 2 } else { index + 1 },

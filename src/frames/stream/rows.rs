@@ -77,15 +77,19 @@ impl SampleRows {
         if sample.ip.is_some()
             && let Some(FrameAddress { code, .. }) = taken.place
         {
-            let is_jit = matches!(
-                code,
-                FrameCode::Function(_) | FrameCode::PerfMapSymbol(_) | FrameCode::UnnamedJit
-            );
+            let (is_jit, lost) = match code {
+                FrameCode::Function(_) | FrameCode::PerfMapSymbol(_) => (true, None),
+                FrameCode::UnnamedJit => (true, Some(&mut losses.unnamed)),
+                FrameCode::Native { .. } | FrameCode::Kernel(_) => (false, None),
+                FrameCode::Module(_) | FrameCode::KernelModule(_) => {
+                    (false, Some(&mut losses.without_symbol))
+                }
+                FrameCode::Unknown => (false, Some(&mut losses.unknown)),
+            };
+            if let Some(lost) = lost {
+                *lost += 1;
+            }
             losses.jit += u64::from(is_jit || taken.is_in_object);
-            losses.unnamed += u64::from(code == FrameCode::UnnamedJit);
-            losses.without_symbol +=
-                u64::from(matches!(code, FrameCode::Module(_) | FrameCode::KernelModule(_)));
-            losses.unknown += u64::from(code == FrameCode::Unknown);
         }
         let entries = sample.callchain.count();
         losses.truncated += u64::from(sample.is_truncated);

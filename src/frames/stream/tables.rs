@@ -362,8 +362,9 @@ impl Tables {
         if thread.pid == Some(Pid(0)) {
             return Kind::Idle;
         }
-        if let Kind::Kernel | Kind::Idle | Kind::Gc | Kind::Compiler | Kind::Language = first.kind {
-            return first.kind;
+        match first.kind {
+            Kind::Kernel | Kind::Idle | Kind::Gc | Kind::Compiler | Kind::Language => return first.kind,
+            Kind::Native | Kind::Unknown => {}
         }
         let outer = frames.take_while(|frame| frame.kind != Kind::Language);
         let of_frame = outer

@@ -224,7 +224,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             self.kinds.push(match place {
                 _ if is_interpreter => FrameKind::Interpreter,
                 AddressKind::Function(_) => FrameKind::Function,
-                _ => FrameKind::Other,
+                AddressKind::Module(_) | AddressKind::Memory => FrameKind::Other,
             });
         }
     }

@@ -393,7 +393,9 @@ impl PerfMapSearch<'_> {
         let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
         let opened = match place.origin {
             MapOrigin::Process => walk::open(inside, Scope::Root(&place.root)),
-            _ => self.access.reach.open_named(&place.root, &place.path),
+            MapOrigin::Named | MapOrigin::UserFiles | MapOrigin::Temporary => {
+                self.access.reach.open_named(&place.root, &place.path)
+            }
         };
         let file = read_if(opened, |_| Ok(()))?;
         if file.is_empty() {
@@ -415,7 +417,10 @@ impl PerfMapSearch<'_> {
                 None => rejected,
             }
         };
-        let is_found = matches!(place.origin, MapOrigin::Process | MapOrigin::Temporary);
+        let is_found = match place.origin {
+            MapOrigin::Process | MapOrigin::Temporary => true,
+            MapOrigin::Named | MapOrigin::UserFiles => false,
+        };
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_later = |created: SystemTime| end.is_some_and(|end| is_after(created, end));
         if is_found && file.created().is_some_and(is_later) {

@@ -21,21 +21,34 @@ pub struct AttachOptions {
     pub has_remote_exec: bool,
 }
 
+/// How a process is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RequestKind {
+    /// By jcmd.
+    Java,
+    /// By its diagnostic socket.
+    DotNet,
+    /// By code that CPython runs.
+    RemoteExec,
+}
+
 impl AttachOptions {
-    /// Whether processes of a runtime are asked.
-    fn has(self, runtime: Runtime) -> bool {
-        match runtime {
-            Runtime::Java | Runtime::DotNet => self.has_requests,
-            Runtime::Python => self.has_remote_exec,
-            _ => false,
-        }
+    /// Returns how processes of a runtime are asked, if they are.
+    fn request_to(self, runtime: Runtime) -> Option<RequestKind> {
+        let (request, is_wanted) = match runtime {
+            Runtime::Java => (RequestKind::Java, self.has_requests),
+            Runtime::DotNet => (RequestKind::DotNet, self.has_requests),
+            Runtime::Python => (RequestKind::RemoteExec, self.has_remote_exec),
+            _ => return None,
+        };
+        is_wanted.then_some(request)
     }
 
     /// Returns why the code of a running process will have no names, if that is clear from the start.
     pub fn without_log(self, pid: u32) -> Option<Diagnostic> {
         let runtime = process_files::runtime_of(pid)?;
         // Only the backends of a PostgreSQL server write jitdumps.
-        let logs_later = self.has(runtime.runtime) || runtime.runtime == Runtime::PostgreSql;
+        let logs_later = self.request_to(runtime.runtime).is_some() || runtime.runtime == Runtime::PostgreSql;
         if logs_later || process_files::has_files(pid) {
             return None;
         }
@@ -58,11 +71,10 @@ impl AttachOptions {
 
     /// Returns a line for each process that is asked, as comments for a shell.
     pub fn shell_text(self, pid: u32) -> Option<String> {
-        let runtime = runtime_of(pid).filter(|&runtime| self.has(runtime))?;
-        let (files, how) = match runtime {
-            Runtime::Java => ("a perf map", "jcmd, before and after the recording"),
-            Runtime::DotNet => ("a jitdump and a perf map", "its diagnostic socket"),
-            _ => ("a perf map", "sys.remote_exec"),
+        let (files, how) = match self.request_to(runtime_of(pid)?)? {
+            RequestKind::Java => ("a perf map", "jcmd, before and after the recording"),
+            RequestKind::DotNet => ("a jitdump and a perf map", "its diagnostic socket"),
+            RequestKind::RemoteExec => ("a perf map", "sys.remote_exec"),
         };
         Some(format!("# asks process {pid} to write {files}, with {how}\n"))
     }
@@ -91,16 +103,19 @@ impl Attachment {
             if is_stopped() {
                 break;
             }
-            let Some(runtime) = runtime_of(pid).filter(|&runtime| options.has(runtime)) else {
+            let Some(runtime) = runtime_of(pid) else { continue };
+            let Some(request) = options.request_to(runtime) else {
                 continue;
             };
-            let asked = match runtime {
+            let asked = match request {
                 // Code that Java discards meanwhile is in this map only.
-                Runtime::Java => java::copy_map(pid, dumps, is_stopped).map(|()| attachment.java.push(pid)),
-                Runtime::DotNet => dotnet::LoggingProcess::start(pid, is_stopped)
+                RequestKind::Java => {
+                    java::copy_map(pid, dumps, is_stopped).map(|()| attachment.java.push(pid))
+                }
+                RequestKind::DotNet => dotnet::LoggingProcess::start(pid, is_stopped)
                     .map(|process| attachment.dotnet.extend(process)),
-                _ if process_files::has_files(pid) => Ok(()),
-                _ => cpython::Request::send(pid, is_stopped).and_then(|request| {
+                RequestKind::RemoteExec if process_files::has_files(pid) => Ok(()),
+                RequestKind::RemoteExec => cpython::Request::send(pid, is_stopped).and_then(|request| {
                     let waited = request.wait(is_stopped);
                     attachment.cpython.push(request);
                     waited

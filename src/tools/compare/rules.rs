@@ -85,7 +85,10 @@ impl std::fmt::Display for GateRule {
 impl GateRule {
     /// Returns the least change of a function that breaks the rule, in percentage points.
     pub(super) fn least_change(&self) -> Option<f64> {
-        matches!(self.quantity, Quantity::Own | Quantity::Total).then_some(self.limit)
+        match self.quantity {
+            Quantity::Own | Quantity::Total => Some(self.limit),
+            Quantity::Cpu | Quantity::Named => None,
+        }
     }
 }
 

@@ -79,7 +79,9 @@ impl MonoEvent {
         match self {
             Self::Contention => "monitor",
             Self::Heap | Self::HeapShots => "heapshot",
-            _ => self.name(),
+            Self::Allocations | Self::Exceptions | Self::Collections | Self::Samples | Self::Calls => {
+                self.name()
+            }
         }
     }
 

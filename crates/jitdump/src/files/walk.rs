@@ -102,32 +102,32 @@ pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBu
 
 /// Follows a path. Returns the path to show, and the file at the end; `None` if it is a folder, the last one of the walk.
 fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(FolderWalk, PathBuf, Option<File>)> {
-    let mut walk = FolderWalk::default();
-    let (shown, found) = match scope {
-        Scope::Named | Scope::Recorded => {
-            walk.may_use_proc = scope == Scope::Named;
-            (path.to_owned(), walk.follow(path)?)
-        }
-        Scope::From(folder)
-        | Scope::Root(folder)
-        | Scope::Beneath(folder)
-        | Scope::BeneathRecorded(folder) => {
-            walk.may_use_proc = !matches!(scope, Scope::BeneathRecorded(_));
-            walk.enter(folder)?;
-            walk.may_use_proc = false;
-            walk.bounds = match scope {
-                Scope::Root(_) => Bounds::Root,
-                Scope::Beneath(_) | Scope::BeneathRecorded(_) => Bounds::Beneath,
-                _ => Bounds::None,
-            };
-            let inside = match scope {
-                Scope::Root(_) => path.strip_prefix("/").unwrap_or(path),
-                _ => path,
-            };
-            (folder.join(inside), walk.follow(path)?)
-        }
+    // The first part of the way may lead through links of `/proc`: all of it, or the way to the folder.
+    let (folder, bounds, may_use_proc) = match scope {
+        Scope::Named => (None, Bounds::None, true),
+        Scope::Recorded => (None, Bounds::None, false),
+        Scope::From(folder) => (Some(folder), Bounds::None, true),
+        Scope::Root(folder) => (Some(folder), Bounds::Root, true),
+        Scope::Beneath(folder) => (Some(folder), Bounds::Beneath, true),
+        Scope::BeneathRecorded(folder) => (Some(folder), Bounds::Beneath, false),
     };
-    Ok((walk, shown, found))
+    let mut walk = FolderWalk {
+        may_use_proc,
+        ..FolderWalk::default()
+    };
+    let Some(folder) = folder else {
+        let found = walk.follow(path)?;
+        return Ok((walk, path.to_owned(), found));
+    };
+    walk.enter(folder)?;
+    walk.may_use_proc = false;
+    walk.bounds = bounds;
+    let inside = match bounds {
+        Bounds::Root => path.strip_prefix("/").unwrap_or(path),
+        Bounds::None | Bounds::Beneath => path,
+    };
+    let found = walk.follow(path)?;
+    Ok((walk, folder.join(inside), found))
 }
 
 /// What a path may not leave.
