@@ -248,6 +248,9 @@ impl<'a> Rewrite<'a> {
 
     /// Returns the feature sections to write, except the index of AUX data, in any order. `ratio` is the
     /// compression ratio of the records.
+    ///
+    /// Those of a later perf are copied, too: of the 35 known ones, only that index has offsets in the file, and perf
+    /// skips those that it does not know.
     fn features(&mut self, ratio: u32) -> Vec<Feature<'a>> {
         let mut features = Vec::new();
         for Feature { id, content } in &self.profile.features {

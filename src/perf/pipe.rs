@@ -19,8 +19,8 @@ use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::results::diagnostics::Issue;
 
-/// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Features that perf itself writes to pipes
-/// differ from those that it leaves out, which is unknown of newer ones.
+/// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Which newer ones perf itself writes to
+/// pipes is unknown, and a perf that does not know one stops there ("wrong feature ID"), while it skips them in files.
 const LAST_FEATURE: u8 = 35;
 
 /// The contents of a pipe's header records.
