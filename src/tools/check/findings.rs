@@ -6,7 +6,7 @@ use jitdump::Tally;
 use serde::Serialize;
 
 use crate::collections::tally::MAX_OFFSETS;
-use crate::results::diagnostics::rules::Rule;
+use crate::results::diagnostics::CatalogueEntry;
 
 /// Maximum number of characters of a name in findings.
 pub const MAX_NAME_LENGTH: usize = 200;
@@ -51,7 +51,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The rule.
-    pub rule: &'static Rule,
+    pub rule: &'static CatalogueEntry,
     /// Number of violations.
     pub count: u64,
     /// The first places, [`MAX_OFFSETS`] at most, in file order.
@@ -77,14 +77,14 @@ pub(super) struct Findings {
 
 impl Findings {
     /// Adds a violation of a rule at `offset`. `describe` is called only if the place is kept.
-    pub fn add(&mut self, rule: &'static Rule, offset: u64, describe: impl FnOnce() -> Place) {
+    pub fn add(&mut self, rule: &'static CatalogueEntry, offset: u64, describe: impl FnOnce() -> Place) {
         self.add_many(rule, 1, offset, describe);
     }
 
     /// Adds `count` violations at one place.
     pub fn add_many(
         &mut self,
-        rule: &'static Rule,
+        rule: &'static CatalogueEntry,
         count: u64,
         offset: u64,
         describe: impl FnOnce() -> Place,
@@ -102,7 +102,7 @@ impl Findings {
     pub fn add_faults<K: Ord + Copy>(
         &mut self,
         faults: &Tally<K>,
-        rule_of: impl Fn(K) -> Option<(&'static Rule, &'static str)>,
+        rule_of: impl Fn(K) -> Option<(&'static CatalogueEntry, &'static str)>,
     ) {
         for (fault, seen) in faults.iter() {
             let Some((rule, record)) = rule_of(fault) else {
@@ -116,7 +116,7 @@ impl Findings {
         }
     }
 
-    fn entry(&mut self, rule: &'static Rule) -> &mut Finding {
+    fn entry(&mut self, rule: &'static CatalogueEntry) -> &mut Finding {
         self.by_id.entry(rule.id).or_insert_with(|| Finding {
             rule,
             count: 0,
@@ -125,7 +125,7 @@ impl Findings {
     }
 
     /// Whether a rule is broken.
-    pub fn has(&self, rule: &Rule) -> bool {
+    pub fn has(&self, rule: &CatalogueEntry) -> bool {
         self.by_id.contains_key(rule.id)
     }
 

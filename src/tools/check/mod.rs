@@ -26,8 +26,8 @@ use serde::Serialize;
 use crate::results::FileKind;
 use crate::results::diagnostics::Issue;
 
+pub use crate::results::diagnostics::Severity;
 pub use crate::results::diagnostics::rules;
-pub use crate::results::diagnostics::{CatalogueEntry as Rule, Severity};
 pub use findings::{Finding, MAX_NAME_LENGTH, Place};
 
 /// Kind of a checked file.

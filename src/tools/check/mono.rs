@@ -3,8 +3,8 @@
 use jitdump::{Address, AddressRange, RuntimeTime, Tally};
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::results::diagnostics::Issue;
-use crate::results::diagnostics::rules::{Rule, mono as rules};
+use crate::results::diagnostics::rules::mono as rules;
+use crate::results::diagnostics::{CatalogueEntry, Issue};
 use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::dump::mono::event::describe;
@@ -57,7 +57,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
 }
 
 /// Returns the rule for a fault, and the type of record.
-fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
+fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
     Some(match fault {
         Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
         Issue::MonoCutEvent => (&rules::CUT_EVENT, EVENT),

@@ -3,8 +3,8 @@
 use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
-use crate::results::diagnostics::Issue;
-use crate::results::diagnostics::rules::{Rule, xray as rules};
+use crate::results::diagnostics::rules::xray as rules;
+use crate::results::diagnostics::{CatalogueEntry, Issue};
 use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::traces::xray::format::header::SIZE;
@@ -102,7 +102,7 @@ fn check_wall_times(trace: &Trace<'_>, file: &[u8], index: &TraceIndex, findings
 }
 
 /// Returns the rule for a fault, and the type of record.
-fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
+fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
     Some(match fault {
         Issue::XrayUnknownKind => (&rules::UNKNOWN_KIND, RECORD),
         Issue::XrayUnknownRecord => (&rules::UNKNOWN_RECORD, RECORD),

@@ -7,7 +7,8 @@ pub mod profile;
 pub mod unwinding;
 pub mod xray;
 
-pub use crate::results::diagnostics::{CatalogueEntry as Rule, Severity};
+use crate::results::diagnostics::CatalogueEntry;
+pub use crate::results::diagnostics::Severity;
 
 /// Defines rules, and a table of them.
 macro_rules! rules {
@@ -21,7 +22,7 @@ macro_rules! rules {
     )+) => {
         $(
             #[doc = concat!($id, ": ", $title, ".")]
-            pub static $name: $crate::results::diagnostics::rules::Rule = $crate::results::diagnostics::rules::Rule {
+            pub static $name: $crate::results::diagnostics::CatalogueEntry = $crate::results::diagnostics::CatalogueEntry {
                 id: $id,
                 severity: $crate::results::diagnostics::Severity::$severity,
                 title: $title,
@@ -34,13 +35,13 @@ macro_rules! rules {
         )+
 
         /// All rules of this module, by ID.
-        pub static ALL: &[&$crate::results::diagnostics::rules::Rule] = &[$(&$name),+];
+        pub static ALL: &[&$crate::results::diagnostics::CatalogueEntry] = &[$(&$name),+];
     };
 }
 use rules;
 
 /// Returns all rules of all kinds of files. Those of each kind are sorted by ID.
-pub fn all() -> impl Iterator<Item = &'static Rule> {
+pub fn all() -> impl Iterator<Item = &'static CatalogueEntry> {
     [
         jitdump::ALL,
         debug_info::ALL,

@@ -6,7 +6,8 @@ use jitdump::internals::format::header;
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Dump, Header};
 
-use crate::results::diagnostics::rules::{Rule, jitdump as rules};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::jitdump as rules;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::HEADER;
 
@@ -104,7 +105,7 @@ fn is_in_larger_unit(time: u64, first: u64) -> bool {
 /// Checks the file name: perf finds a jitdump only by a name whose only variable part is the PID.
 ///
 /// A name that no runtime gives is not an error of the runtime: the file was renamed.
-fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, u64, String)) {
+fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static CatalogueEntry, u64, String)) {
     let number = name
         .strip_prefix(b"jit-")
         .and_then(|rest| rest.strip_suffix(b".dump"));

@@ -5,7 +5,8 @@ use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info};
 use jitdump::{Dump, Fault, Function};
 
-use crate::results::diagnostics::rules::{Rule, debug_info as rules, jitdump as jitdump_rules};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::{debug_info as rules, jitdump as jitdump_rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::{lists, names, rule_of};
 
@@ -122,7 +123,7 @@ impl LineChecker<'_, '_> {
         self.report(&rules::NO_END, u64::from(!is_empty && !has_end), String::new);
     }
 
-    fn report(&mut self, rule: &'static Rule, count: u64, message: impl FnOnce() -> String) {
+    fn report(&mut self, rule: &'static CatalogueEntry, count: u64, message: impl FnOnce() -> String) {
         self.findings.add_many(rule, count, self.place.offset, || {
             Place::in_record("DEBUG_INFO")
                 .in_function(self.function.name)

@@ -7,7 +7,8 @@ use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info2};
 use jitdump::{Dump, Function};
 
-use crate::results::diagnostics::rules::{Rule, debug_info as rules};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::debug_info as rules;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::names;
 
@@ -26,7 +27,7 @@ pub(super) fn check(
     let Some(parsed) = debug_info2::parse(content, size, endian) else {
         return;
     };
-    let mut add = |rule: &'static Rule, count: u64, message: &dyn Fn() -> String| {
+    let mut add = |rule: &'static CatalogueEntry, count: u64, message: &dyn Fn() -> String| {
         findings.add_many(rule, count, place.offset, || {
             Place::in_record("DEBUG_INFO2")
                 .in_function(function.name)
@@ -53,7 +54,7 @@ pub(super) fn check(
 }
 
 /// Returns how often each rule is broken, and by what.
-fn counts(parsed: &ParsedDebugInfo<'_>) -> [(&'static Rule, u64, &'static str); 6] {
+fn counts(parsed: &ParsedDebugInfo<'_>) -> [(&'static CatalogueEntry, u64, &'static str); 6] {
     let info = &parsed.info;
     let is_text = |name: &[u8]| std::str::from_utf8(name).is_ok();
     let files = || info.files.iter().map(|file| &file.path[..]);

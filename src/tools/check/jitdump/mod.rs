@@ -16,7 +16,8 @@ use jitdump::internals::format::{Load, Records, record};
 use jitdump::{Dump, ErrorKind, Fault, Machine};
 
 use crate::collections::hash::HashMap;
-use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::{debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::ReadSource;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::dump::jitdump::kind_name;
@@ -53,7 +54,7 @@ pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u
 
 /// Returns the rule for a fault; `None` for faults that are checked in more detail, or are of no jitdump alone: the
 /// test has them.
-fn rule_of(fault: Fault) -> Option<&'static Rule> {
+fn rule_of(fault: Fault) -> Option<&'static CatalogueEntry> {
     Some(match fault {
         Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,
         Fault::SkippedBytes => &rules::SKIPPED_BYTES,

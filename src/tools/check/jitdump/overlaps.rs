@@ -7,7 +7,8 @@ use jitdump::{Address, AddressRange, Change, CodeEvent, Dump, RuntimeTime};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::range_map::RangeMap;
-use crate::results::diagnostics::rules::{Rule, jitdump as rules, unwinding};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::{jitdump as rules, unwinding};
 use crate::tools::check::findings::{Findings, Place, truncated_name};
 use crate::tools::check::jitdump::unwinding::mapped_size;
 
@@ -77,7 +78,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
 
 impl Overlap {
     /// Adds the overlap to the findings.
-    fn report(&self, rule: &'static Rule, dump: &Dump<'_>, findings: &mut Findings) {
+    fn report(&self, rule: &'static CatalogueEntry, dump: &Dump<'_>, findings: &mut Findings) {
         let name = |function| dump.function(function).map_or(&b""[..], |function| function.name);
         findings.add(rule, self.offset, || {
             let other = truncated_name(name(self.other));

@@ -9,7 +9,8 @@ use jitdump::internals::format::{Load, Move, Records, debug_info2, record, tier}
 use jitdump::{ByteOrder, Dump};
 
 use crate::bytes::{Reader, is_terminal_control};
-use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::results::diagnostics::CatalogueEntry;
+use crate::results::diagnostics::rules::{debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::code_indexes::CodeIndexes;
 use crate::tools::check::jitdump::names::is_encoded_twice;
@@ -112,7 +113,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
-    fn report(&mut self, rule: &'static Rule, offset: u64) {
+    fn report(&mut self, rule: &'static CatalogueEntry, offset: u64) {
         self.findings.add(rule, offset, Place::default);
     }
 

@@ -22,8 +22,8 @@ use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::sample::Sample;
 use crate::perf::{Container, Profile, compression, record};
-use crate::results::diagnostics::Issue;
-use crate::results::diagnostics::rules::{Rule, profile as rules};
+use crate::results::diagnostics::rules::profile as rules;
+use crate::results::diagnostics::{CatalogueEntry, Issue};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::profile::limits::Limit;
 use crate::tools::check::profile::peer::{Peer, Refusal};
@@ -60,7 +60,7 @@ pub(super) fn check(file: &[u8]) -> io::Result<(u64, Findings)> {
 }
 
 /// Returns the rule for a fault, and the type of record.
-fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
+fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
     Some(match fault {
         Issue::ProfileUnfinished => (&rules::UNFINISHED, HEADER),
         Issue::ProfileDataCut => (&rules::CUT, ""),
