@@ -158,7 +158,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())
         .collect();
     assert!(own >= times.len());
-    let lost = synthesized.losses.count(Issue::RecordWithoutId);
+    let lost = synthesized.faults.count(Issue::RecordWithoutId);
     // The first one may be the name of our own event.
     let name = (others.len() as u64 + lost).saturating_sub(before.len() as u64);
     assert!(name <= 1);

@@ -25,8 +25,8 @@ impl Recording<'_> {
             all.extend(dump_losses(used));
         }
         all.extend(self.logs.diagnostics());
-        let losses = Diagnostic::of_tally(&self.logs.losses, None, false);
-        all.extend(losses.map(|loss| self.of_input(loss)));
+        let faults = Diagnostic::of_tally(&self.logs.faults, None, false);
+        all.extend(faults.map(|fault| self.of_input(fault)));
         all.extend(of_maps(self.found_maps, self.maps.rows()));
         all
     }

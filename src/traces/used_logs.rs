@@ -18,7 +18,7 @@ pub struct UsedLogs<'a> {
     /// Those of each format.
     pub(super) formats: Vec<Box<dyn FormatFiles + 'a>>,
     /// Data that the profile does not contain as it was logged.
-    pub losses: Tally<Issue>,
+    pub faults: Tally<Issue>,
     /// Messages about clocks and call chains.
     pub(super) diagnostics: Vec<Diagnostic>,
 }

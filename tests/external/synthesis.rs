@@ -143,7 +143,7 @@ fn stand_alone(folder: &Path, endian: ByteOrder) -> PathBuf {
     let mut synthesis = Synthesis::stand_alone(&origin(endian), &DEFINITIONS, Vec::new());
     add(&mut synthesis, &TIMES);
     let (synthesized, records) = synthesis.finish().unwrap();
-    assert!(synthesized.losses.is_empty());
+    assert!(synthesized.faults.is_empty());
     write(&synthesized, &records, folder).0
 }
 
@@ -289,7 +289,7 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
         let mut synthesis = Synthesis::with_recording(&recorded, &DEFINITIONS, Vec::new()).unwrap();
         add(&mut synthesis, &times);
         let (synthesized, records) = synthesis.finish().unwrap();
-        assert!(synthesized.losses.is_empty(), "{name}");
+        assert!(synthesized.faults.is_empty(), "{name}");
         let nothing = scratch();
         let files = files(nothing.path(), name == "cpython313-dwarf");
         let (merged, pipe) = write(&synthesized, &records, folder.path());

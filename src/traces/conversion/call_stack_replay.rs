@@ -63,8 +63,8 @@ impl<S: ReplaySource> CallStackReplay<S> {
             }
             state.next = state.next.saturating_add(1);
         }
-        if let Some(losses) = self.source.losses(context.thread) {
-            state.stack = self.calls.follow(state.stack, step, context.offset, losses);
+        if let Some(faults) = self.source.faults(context.thread) {
+            state.stack = self.calls.follow(state.stack, step, context.offset, faults);
         }
         state.time = context.time;
     }

@@ -71,25 +71,25 @@ pub struct ReplayedCalls<F> {
 
 impl<F: Copy + Eq + Hash> ReplayedCalls<F> {
     /// Returns the stack after a step, which was recorded at byte `offset` of a file. Steps that do not match
-    /// the stack are counted in `losses`.
+    /// the stack are counted in `faults`.
     pub fn follow(
         &mut self,
         stack: ReplayedStack,
         step: CallStep<F>,
         offset: u64,
-        losses: &mut Tally<Issue>,
+        faults: &mut Tally<Issue>,
     ) -> ReplayedStack {
         let (issue, next) = match step {
             CallStep::Enter(function) => (Issue::TooManyStacks, self.enter(stack, function)),
             CallStep::Exit(function) => {
                 let left = self.exit(stack, function);
                 let lost = left.map_or(0, |(_, lost)| lost as u64);
-                losses.add_many(Issue::CallWithoutEnd, lost, offset);
+                faults.add_many(Issue::CallWithoutEnd, lost, offset);
                 (Issue::EndWithoutCall, left.map(|(outer, _)| outer))
             }
         };
         next.unwrap_or_else(|| {
-            losses.add(issue, offset);
+            faults.add(issue, offset);
             stack
         })
     }
@@ -199,8 +199,8 @@ mod tests {
         let last = tree.enter(main, 2).unwrap();
         assert_eq!(tree.functions(last).collect::<Vec<_>>(), [2, 0]);
         assert_eq!(tree.enter(main, 2), Some(last));
-        let mut losses = Tally::default();
-        assert_eq!(tree.follow(main, CallStep::Enter(3), 7, &mut losses), main);
-        assert_eq!(losses.offsets(Issue::TooManyStacks).last(), Some(&7));
+        let mut faults = Tally::default();
+        assert_eq!(tree.follow(main, CallStep::Enter(3), 7, &mut faults), main);
+        assert_eq!(faults.offsets(Issue::TooManyStacks).last(), Some(&7));
     }
 }

@@ -25,7 +25,7 @@ pub struct LogConversion<'a> {
     /// Those of each format.
     formats: Vec<Box<dyn LogFormat<'a> + 'a>>,
     /// Data that the profile does not contain as it was logged.
-    losses: Tally<Issue>,
+    faults: Tally<Issue>,
     /// Messages about clocks and call chains.
     diagnostics: Vec<Diagnostic>,
 }
@@ -43,7 +43,7 @@ impl<'a> LogConversion<'a> {
             .map(|opened| opened.read(options, clock_offset, recorded));
         Ok(Self {
             formats: formats.collect::<Result<_, _>>()?,
-            losses: Tally::default(),
+            faults: Tally::default(),
             diagnostics: Vec::new(),
         })
     }
@@ -121,7 +121,7 @@ impl<'a> LogConversion<'a> {
         let formats = self.formats.iter_mut();
         let sources = formats.flat_map(|format| format.event_sources(options, &event_set));
         let made = synthesize(&base, &event_set.definitions(), sources.collect())?;
-        self.losses = made.synthesized.losses.clone();
+        self.faults = made.synthesized.faults.clone();
         Ok(made)
     }
 
@@ -149,7 +149,7 @@ impl<'a> LogConversion<'a> {
         let formats = self.formats.into_iter();
         UsedLogs {
             formats: formats.map(|format| format as _).collect(),
-            losses: self.losses,
+            faults: self.faults,
             diagnostics: self.diagnostics,
         }
     }

@@ -129,8 +129,8 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
         let before = *state;
         self.latest = context.time;
         if let EventKind::Call(step) = event.kind {
-            let losses = self.source.losses(context.thread)?;
-            state.stack = self.calls.follow(before.stack, step, context.offset, losses);
+            let faults = self.source.faults(context.thread)?;
+            state.stack = self.calls.follow(before.stack, step, context.offset, faults);
             state.since = context.time;
         }
         Some((before, *state))

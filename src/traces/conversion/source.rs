@@ -120,14 +120,14 @@ pub trait ReplaySource: Sized {
         context: &EventContext,
     ) {
         if !self.add_frames(chain, pid, functions, context.time)
-            && let Some(losses) = self.losses(context.thread)
+            && let Some(faults) = self.faults(context.thread)
         {
-            losses.add(Issue::ChainTooLong, context.offset);
+            faults.add(Issue::ChainTooLong, context.offset);
         }
     }
 
     /// Returns the counts of a thread's events that could not be used in full.
-    fn losses(&mut self, thread: usize) -> Option<&mut Tally<Issue>>;
+    fn faults(&mut self, thread: usize) -> Option<&mut Tally<Issue>>;
 
     /// Returns the sample for an event that is no call, if there is one. Appends its frames to `chain`, and the bytes
     /// that the program logged to `raw`; both are empty.

@@ -65,7 +65,7 @@ pub struct LogSource<'l, 'a> {
     threads: &'l Threads<'a>,
     alignment: Alignment,
     frame_addresses: &'l mut FrameAddresses,
-    losses: &'l mut Tally<Issue>,
+    faults: &'l mut Tally<Issue>,
     /// Time at which each thread began to wait for a lock, the lock, and the thread's stack there.
     waiting: HashMap<usize, (RuntimeTime, ManagedObject, MethodFrames<'a>)>,
     /// Start time of each collection in progress, by generation.
@@ -83,8 +83,8 @@ pub struct LogSource<'l, 'a> {
 }
 
 impl<'l, 'a> LogSource<'l, 'a> {
-    /// Returns `None` if the log was not prepared. Clears the log's losses: they may have been counted in an earlier
-    /// replay.
+    /// Returns `None` if the log was not prepared. Clears the faults of its conversion, which an earlier replay may have
+    /// counted.
     pub fn new(log: &'l mut ReadLog<'a>) -> Option<Self> {
         let name = log.name();
         let Prepared {
@@ -95,8 +95,8 @@ impl<'l, 'a> LogSource<'l, 'a> {
             is_process_known,
             ..
         } = log.prepared.as_mut()?;
-        log.losses = Tally::default();
-        log.losses.merge(&out_of_order(&log.log));
+        log.conversion_faults = Tally::default();
+        log.conversion_faults.merge(&out_of_order(&log.log));
         let mut code = RangeMap::default();
         for (number, function) in (0u32..).zip(&log.index.code.functions) {
             code.insert(function.range, number, |_, _| {});
@@ -109,7 +109,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
             threads,
             alignment: *alignment,
             frame_addresses,
-            losses: &mut log.losses,
+            faults: &mut log.conversion_faults,
             waiting: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,
@@ -166,7 +166,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         };
         let is_begin = event == MonitorEvent::Contention;
         if before.is_some() == is_begin {
-            self.losses.add(Issue::IntervalUnpaired, context.offset);
+            self.faults.add(Issue::IntervalUnpaired, context.offset);
         }
         let (since, object, frames) = before.filter(|_| !is_begin)?;
         let symbols = &mut self.frame_addresses.synthetic_symbols;
@@ -228,7 +228,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
             _ => return None,
         };
         let Some(since) = since else {
-            self.losses.add(Issue::IntervalUnpaired, context.offset);
+            self.faults.add(Issue::IntervalUnpaired, context.offset);
             return None;
         };
         let leaf = match event {
@@ -277,8 +277,8 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
         chain.add(functions.map(|method| self.frame_addresses.method(self.index, method, time)))
     }
 
-    fn losses(&mut self, _thread: usize) -> Option<&mut Tally<Issue>> {
-        Some(self.losses)
+    fn faults(&mut self, _thread: usize) -> Option<&mut Tally<Issue>> {
+        Some(self.faults)
     }
 
     fn sample(
@@ -328,7 +328,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
                 self.add_callers(chain, self.pid, callers, context);
                 let returns = addresses.iter().skip(1);
                 if frames.is_empty() && !chain.add_return_addresses(returns) {
-                    self.losses.add(Issue::ChainTooLong, context.offset);
+                    self.faults.add(Issue::ChainTooLong, context.offset);
                 }
                 Some(EventSample {
                     event: ProfileEvent::MonoSample,
@@ -354,9 +354,9 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
 
     fn finish(self, _threads: impl Iterator<Item = Self::Events>) {
         let unpaired = self.waiting.len().saturating_add(self.collecting.len());
-        self.losses.add_many(Issue::IntervalUnpaired, unpaired as u64, 0);
+        self.faults.add_many(Issue::IntervalUnpaired, unpaired as u64, 0);
         let is_full = self.frame_addresses.synthetic_symbols.is_full();
-        self.losses.add_unplaced(Issue::TooManyNames, is_full.into());
+        self.faults.add_unplaced(Issue::TooManyNames, is_full.into());
     }
 
     fn processes(&self) -> Vec<(Pid, String)> {
@@ -405,7 +405,7 @@ mod tests {
                 symbols.address(&name.to_le_bytes());
             }
             source.finish(std::iter::empty());
-            assert_eq!(logs.all[0].losses.count(Issue::TooManyNames), expected);
+            assert_eq!(logs.all[0].conversion_faults.count(Issue::TooManyNames), expected);
         }
     }
 }

@@ -52,7 +52,7 @@ impl FormatFiles for Logs<'_> {
 
     fn faults(&self) -> Vec<Diagnostic> {
         let logs = self.all.iter().flat_map(|log| {
-            let faults = [log.packing_faults, &log.index.faults, &log.losses].into_iter();
+            let faults = [log.packing_faults, &log.index.faults, &log.conversion_faults].into_iter();
             faults.flat_map(|faults| Diagnostic::of_tally(faults, Some(log.file.path()), true))
         });
         let packed = self.packed.iter().filter_map(|file| file.shrunk());

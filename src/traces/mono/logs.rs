@@ -100,7 +100,7 @@ pub struct ReadLog<'a> {
     /// Clock, threads and addresses used to convert events and stacks; `None` until `prepare` was called.
     pub prepared: Option<Prepared<'a>>,
     /// Events that could not be converted in full.
-    pub losses: Tally<Issue>,
+    pub conversion_faults: Tally<Issue>,
 }
 
 impl<'a> ReadLog<'a> {
@@ -114,7 +114,7 @@ impl<'a> ReadLog<'a> {
             index: LogIndex::of(&log),
             packing_faults: &opened.faults,
             prepared: None,
-            losses: Tally::default(),
+            conversion_faults: Tally::default(),
         })
     }
 

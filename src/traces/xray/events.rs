@@ -134,9 +134,9 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
         process.is_none_or(|process| process.frame_addresses.add_to(chain, functions))
     }
 
-    fn losses(&mut self, thread: usize) -> Option<&mut Tally<Issue>> {
+    fn faults(&mut self, thread: usize) -> Option<&mut Tally<Issue>> {
         let counts = self.counts.get_mut(*self.traces_of_threads.get(thread)?)?;
-        Some(&mut counts.losses)
+        Some(&mut counts.conversion_faults)
     }
 
     fn sample(
@@ -197,8 +197,12 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
         let missing = addresses().map(|addresses| addresses.missing).sum();
         // A process may have several traces: the first one reports what all lack.
         if let Some(counts) = self.counts.first_mut() {
-            counts.losses.add_unplaced(Issue::TooManyNames, is_full.into());
-            counts.losses.add_unplaced(Issue::XrayMissingFunctions, missing);
+            counts
+                .conversion_faults
+                .add_unplaced(Issue::TooManyNames, is_full.into());
+            counts
+                .conversion_faults
+                .add_unplaced(Issue::XrayMissingFunctions, missing);
         }
     }
 

@@ -49,7 +49,7 @@ impl FormatFiles for Traces<'_> {
     fn faults(&self) -> Vec<Diagnostic> {
         let traces = self.all.iter().zip(&self.counts);
         let faults = traces.flat_map(|(trace, counts)| {
-            let faults = [&trace.index.faults, &counts.faults, &counts.losses].into_iter();
+            let faults = [&trace.index.faults, &counts.faults, &counts.conversion_faults].into_iter();
             let path = Some(trace.file.path());
             let faults = faults.flat_map(move |faults| Diagnostic::of_tally(faults, path, true));
             trace.file.shrunk().into_iter().chain(faults)

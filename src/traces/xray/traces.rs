@@ -40,7 +40,7 @@ pub struct TraceCounts {
     /// Records that could not be used.
     pub faults: Tally<Issue>,
     /// Records that could not be converted in full.
-    pub losses: Tally<Issue>,
+    pub conversion_faults: Tally<Issue>,
 }
 
 /// A process that traces are from.

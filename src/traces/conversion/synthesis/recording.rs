@@ -19,7 +19,7 @@ pub(super) struct Sink<W> {
     pub out: W,
     /// Bytes of records written.
     pub written: u64,
-    pub losses: Tally<Issue>,
+    pub faults: Tally<Issue>,
 }
 
 impl<W: Write> Write for Sink<W> {
@@ -104,8 +104,8 @@ impl RecordWriter<'_> {
         match self.ids.write_with_id(&mut self.buffer, record) {
             Outcome::Unchanged => self.data.copy_record(record, sink)?,
             Outcome::Rewritten => {}
-            Outcome::StackCut => sink.losses.add(Issue::StackWordLost, record.offset),
-            Outcome::TooLarge => sink.losses.add(Issue::RecordWithoutId, record.offset),
+            Outcome::StackCut => sink.faults.add(Issue::StackWordLost, record.offset),
+            Outcome::TooLarge => sink.faults.add(Issue::RecordWithoutId, record.offset),
         }
         sink.write_all(&self.buffer)?;
         self.buffer.clear();

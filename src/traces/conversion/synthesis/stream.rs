@@ -124,7 +124,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
             sink: Sink {
                 out,
                 written: 0,
-                losses: Tally::default(),
+                faults: Tally::default(),
             },
             endian,
             events,
@@ -168,10 +168,10 @@ impl<'p, W: Write> Synthesis<'p, W> {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let cut = write_sample(&mut self.buffer, self.endian, sample, event);
-        for (is_truncated, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
+        for (is_truncated, issue) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
             self.sink
-                .losses
-                .add_many(loss, is_truncated.into(), self.sink.written);
+                .faults
+                .add_many(issue, is_truncated.into(), self.sink.written);
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
@@ -186,7 +186,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     pub fn comm(&mut self, comm: &Comm<'_>) -> io::Result<()> {
         let is_truncated = comm.name.len() > MAX_THREAD_NAME;
         self.sink
-            .losses
+            .faults
             .add_many(Issue::ThreadNameCut, is_truncated.into(), self.sink.written);
         self.add_record(comm.time, |out, endian, event| {
             write_comm(out, endian, comm, event)
@@ -224,7 +224,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     /// Writes the records that precede a synthetic record of this time.
     fn write_earlier(&mut self, time: Time) -> io::Result<()> {
         if time < self.latest {
-            self.sink.losses.add(Issue::EventsOutOfOrder, self.sink.written);
+            self.sink.faults.add(Issue::EventsOutOfOrder, self.sink.written);
         }
         self.latest = self.latest.max(time);
         match &mut self.recording {
@@ -249,11 +249,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Writes the rest of the recording. Returns the profile without its records, and the output.
     pub fn finish(mut self) -> io::Result<(Synthesized, W)> {
-        let mut faults = Tally::default();
+        let mut recorded_faults = Tally::default();
         match self.recording.take() {
             Some(mut recording) => {
                 recording.copy_rest(&mut self.sink)?;
-                faults.merge(recording.faults());
+                recorded_faults.merge(recording.faults());
             }
             None => {
                 self.finish_round()?;
@@ -269,8 +269,8 @@ impl<'p, W: Write> Synthesis<'p, W> {
             endian: self.endian,
             attr_entries: self.attr_entries,
             features: self.features,
-            faults,
-            losses: self.sink.losses,
+            recorded_faults,
+            faults: self.sink.faults,
         };
         Ok((synthesized, self.sink.out))
     }

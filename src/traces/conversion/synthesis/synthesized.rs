@@ -15,10 +15,10 @@ pub struct Synthesized {
     pub(super) endian: ByteOrder,
     pub(super) attr_entries: Vec<AttrEntry>,
     pub(super) features: Vec<Feature<'static>>,
-    /// Problems found while reading the recording.
-    pub(super) faults: Tally<Issue>,
+    /// Those found while reading the recording.
+    pub(super) recorded_faults: Tally<Issue>,
     /// What was lost or cut while writing the records.
-    pub losses: Tally<Issue>,
+    pub faults: Tally<Issue>,
 }
 
 impl Synthesized {
@@ -35,7 +35,7 @@ impl Synthesized {
             data_offset: 0,
             features: features.collect(),
             header_records: Vec::new(),
-            faults: self.faults.clone(),
+            faults: self.recorded_faults.clone(),
         }
     }
 }

@@ -100,7 +100,7 @@ fn synthetic_records_precede_the_first_later_record() {
     // 0 for the end of a round.
     let times: Vec<u64> = found.map(|(_, time)| time.unwrap_or(0)).collect();
     assert_eq!(times, [5, 10, 0, 10, 25, 30, 20, 0, 30, 35, 40, 40, 50, 45]);
-    assert_eq!(synthesized.losses.count(Issue::EventsOutOfOrder), 1);
+    assert_eq!(synthesized.faults.count(Issue::EventsOutOfOrder), 1);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn oversized_parts_are_truncated_and_counted() {
     synthesis.comm(&comm).unwrap();
     let (synthesized, _) = synthesis.finish().unwrap();
     for issue in [Issue::ChainCut, Issue::EventDataCut, Issue::ThreadNameCut] {
-        assert_eq!(synthesized.losses.count(issue), 1, "{issue}");
+        assert_eq!(synthesized.faults.count(issue), 1, "{issue}");
     }
 }
 
@@ -150,7 +150,7 @@ fn thread_names_of_255_bytes_are_kept_and_longer_ones_cut() {
         };
         synthesis.comm(&comm).unwrap();
         let (synthesized, records) = synthesis.finish().unwrap();
-        assert_eq!(synthesized.losses.count(Issue::ThreadNameCut), cut, "{size}");
+        assert_eq!(synthesized.faults.count(Issue::ThreadNameCut), cut, "{size}");
         assert_eq!(records.iter().filter(|&&byte| byte == 0xee).count(), 255);
     }
 }
@@ -332,7 +332,7 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let data = record(record::SAMPLE, &body);
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
-    assert_eq!(synthesized.losses.count(Issue::StackWordLost), 1);
+    assert_eq!(synthesized.faults.count(Issue::StackWordLost), 1);
     let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let found = again
         .records_in_memory()
@@ -348,7 +348,7 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let data = record(record::COMM, &vec![7; 65_528 / 8 - 1]);
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
-    assert_eq!(synthesized.losses.count(Issue::RecordWithoutId), 1);
+    assert_eq!(synthesized.faults.count(Issue::RecordWithoutId), 1);
     assert!(shape(&synthesized.profile(ProfileBytes::from(&records[..]))).is_empty());
 }
 
