@@ -20,8 +20,8 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Jitdump => "jitdump",
-            Self::MonoLog => "log of Mono's profiler",
-            Self::XrayTrace => "trace of XRay",
+            Self::MonoLog => "Mono log",
+            Self::XrayTrace => "XRay trace",
         })
     }
 }

@@ -102,7 +102,7 @@ with_run_issues! { issues!
         "The log has no bytes. The process was killed before the first buffer was written."
     MonoTooShort "JI061" Warning "ends inside its header, after {size} bytes"
         "The log was truncated, or the process was killed while it wrote."
-    NotAMonoLog "JI062" Warning "not a log of Mono's profiler: starts with {magic}, not with 01 5a 50 4d"
+    NotAMonoLog "JI062" Warning "not a Mono log: starts with {magic}, not with 01 5a 50 4d"
         "The file lacks the magic number of .mlpd files."
     MonoDataVersion "JI063" Warning "unknown data version {version}; versions 1 to {newest} are supported"
         "The data version in the header decides how events are encoded."
