@@ -40,7 +40,7 @@ pub struct PlacedEvent {
     pub space: SpaceId,
     /// Function that it happened to.
     pub function: FunctionId,
-    /// Addresses of the code from now on; `None` if they are in a mapped executable, whose own symbols name them.
+    /// Addresses of the code from now on; `None` if it is nowhere, or in a mapped executable, whose own symbols name it.
     pub range: Option<AddressRange>,
     /// Addresses of the code until now, if it was moved.
     pub left: Option<AddressRange>,
@@ -134,14 +134,14 @@ pub struct CodeMapping {
     pub sequence: u32,
 }
 
-/// Addresses that code was moved from.
+/// Addresses that code has left by a move.
 #[derive(Clone, Copy, Debug)]
 pub struct FreedRange {
     /// Address space of the range.
     pub space: SpaceId,
     /// Addresses that were freed.
     pub range: AddressRange,
-    /// Time at which the code was moved.
+    /// Time at which the code left them.
     pub since: Time,
     /// Position among all mappings and freed ranges, as in [`CodeMapping::sequence`].
     pub sequence: u32,

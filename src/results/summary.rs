@@ -30,7 +30,7 @@ pub struct Summary {
     /// Build-id cache, if the objects were added to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id_cache: Option<CacheSummary>,
-    /// Jitdumps and Mono logs that were used.
+    /// Code files that were used: jitdumps and Mono logs. The name is that in JSON.
     pub dumps: Vec<CodeFileSummary>,
     /// Counts of functions.
     pub functions: FunctionSummary,

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::collections::hash::HashSet;
 
-/// Kind of code.
+/// Kind of code: what it does. Where it is from is a [`CodeOrigin`](crate::results::summary::profile::CodeOrigin), which
+/// is a `kind` in JSON, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
