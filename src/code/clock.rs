@@ -154,7 +154,10 @@ impl Alignment {
 
     /// Whether it converts each time.
     pub fn has_times(&self) -> bool {
-        !matches!(self, Self::AllAt(..))
+        match self {
+            Self::Same | Self::Cycles(_) | Self::Given(_) | Self::Shifted(_) => true,
+            Self::AllAt(..) => false,
+        }
     }
 
     /// Converts a runtime's time to the profile's clock.

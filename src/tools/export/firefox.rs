@@ -396,13 +396,8 @@ fn function_table(
         table.name.push(strings.of(profile.name(index).into_owned()));
         table.is_js.push(function.kind == Kind::Language);
         // Functions without a resource are grey, as labels are.
-        let home = match (function.module, function.kind) {
-            (Some(module), _) => Some(Home::Module(module)),
-            (None, Kind::Kernel | Kind::Idle) => Some(Home::Kernel),
-            (None, Kind::Unknown) => None,
-            (None, _) => Some(Home::Jit(None)),
-        };
-        let resource = home.map(|home| resources.of(home));
+        let home = Home::of(function.module, function.kind, None);
+        let resource = (home != Home::Unknown).then(|| resources.of(home));
         table.resource.push(resource.map_or(-1, i64::from));
         table.source.push(file.map(|file| places.sources.of(file)));
         // The function is declared in another file than this one if code of it was included.

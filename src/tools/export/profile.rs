@@ -88,6 +88,18 @@ pub enum Home {
     Unknown,
 }
 
+impl Home {
+    /// Returns what has code of a kind, in `module` if that is known, by the compiler `tier`.
+    pub fn of(module: Option<NamedModuleIndex>, kind: Kind, tier: Option<TierIndex>) -> Self {
+        match (module, kind) {
+            (Some(module), _) => Self::Module(module),
+            (None, Kind::Kernel | Kind::Idle) => Self::Kernel,
+            (None, Kind::Language | Kind::Native | Kind::Compiler | Kind::Gc) => Self::Jit(tier),
+            (None, Kind::Unknown) => Self::Unknown,
+        }
+    }
+}
+
 /// The samples to export.
 #[derive(Debug)]
 pub struct ExportedProfile {
@@ -353,12 +365,7 @@ impl ExportedProfile {
 
     /// Returns what has the code of a frame.
     pub fn home(&self, frame: &Frame) -> Home {
-        match (frame.module, frame.kind) {
-            (Some(module), _) => Home::Module(module),
-            (None, Kind::Kernel | Kind::Idle) => Home::Kernel,
-            (None, Kind::Unknown) => Home::Unknown,
-            (None, _) => Home::Jit(frame.tier),
-        }
+        Home::of(frame.module, frame.kind, frame.tier)
     }
 
     /// Returns the module of the code of a frame, if it is a file.

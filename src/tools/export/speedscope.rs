@@ -110,7 +110,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
                 // There is no unit for cycles.
                 unit: match unit {
                     Some(Unit::Nanoseconds) => "nanoseconds",
-                    _ => "none",
+                    Some(Unit::Cycles | Unit::Occurrences) | None => "none",
                 },
                 start_value: 0,
                 end_value,

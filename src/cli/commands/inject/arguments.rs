@@ -275,7 +275,13 @@ impl EventArgument {
             Self::Custom => Some(XrayEvent::Custom),
             Self::Arguments => Some(XrayEvent::Arguments),
             Self::Durations => Some(XrayEvent::Durations),
-            _ => None,
+            Self::Alloc
+            | Self::Exception
+            | Self::Contention
+            | Self::Gc
+            | Self::Heap
+            | Self::HeapShots
+            | Self::Sample => None,
         }
     }
 }
