@@ -19,16 +19,8 @@ use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
 use crate::cli::terminal::{print_message, print_plain, report_all};
 
-/// Text after the options.
+/// Text after the options and the formats.
 const AFTER_HELP: &str = "\
-Formats, by the end of the file's name:
-  .json.gz          firefox     https://profiler.firefox.com, on any system; all threads with times
-  .pb.gz            pprof       go tool pprof, Pyroscope, Parca, Grafana; sums
-  .speedscope.json  speedscope  https://www.speedscope.app; each thread and event with times
-  .cpuprofile       cpuprofile  Chrome's DevTools, VS Code; the thread with most samples, with times
-  .folded           folded      flamegraph.pl, inferno, scripts; sums of one event
-  .svg              svg         a flame graph for any browser; sums of one event
-
 Formats with times need memory for each sample; the others only for functions and stacks.
 
 Examples:
@@ -39,9 +31,14 @@ Examples:
 
 Exit status: 0 success; 1 error; 2 invalid usage.";
 
+fn after_help() -> String {
+    let formats = Format::ALL.map(Format::help).concat();
+    format!("Formats, by the end of the file's name:\n{formats}\n{AFTER_HELP}")
+}
+
 /// Arguments of `export`.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = after_help())]
 pub struct ExportArguments {
     /// Profile to read; - is standard input [default: perf.data]
     #[arg(short, long, value_name = "FILE", help_heading = INPUT)]

@@ -19,6 +19,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".cpuprofile",
     is_text: true,
     viewer: Some("Chrome's DevTools or VS Code"),
+    help: "Chrome's DevTools, VS Code; the thread with most samples, with times",
     scope: FormatScope {
         has_times: true,
         one_event: true,

@@ -31,6 +31,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".json.gz",
     is_text: false,
     viewer: Some("https://profiler.firefox.com"),
+    help: "https://profiler.firefox.com, on any system; all threads with times",
     scope: FormatScope {
         has_times: true,
         one_event: false,

@@ -17,6 +17,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".svg",
     is_text: true,
     viewer: Some("a browser"),
+    help: "a flame graph for any browser; sums of one event",
     scope: FormatScope {
         has_times: false,
         one_event: true,

@@ -16,6 +16,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".folded",
     is_text: true,
     viewer: None,
+    help: "flamegraph.pl, inferno, scripts; sums of one event",
     scope: FormatScope {
         has_times: false,
         one_event: true,

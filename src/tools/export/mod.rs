@@ -86,6 +86,12 @@ impl Format {
         self.description().name
     }
 
+    /// Returns its line in the help.
+    pub fn help(self) -> String {
+        let FormatDescription { name, end, help, .. } = self.description();
+        format!("  {end:<18}{name:<12}{help}\n")
+    }
+
     /// Returns the format of a name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)

@@ -24,6 +24,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".pb.gz",
     is_text: false,
     viewer: Some("go tool pprof"),
+    help: "go tool pprof, Pyroscope, Parca, Grafana; sums",
     scope: FormatScope {
         has_times: false,
         one_event: false,

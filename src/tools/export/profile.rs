@@ -54,6 +54,8 @@ pub struct FormatDescription {
     pub is_text: bool,
     /// What opens its files, if that is one program.
     pub viewer: Option<&'static str>,
+    /// What opens its files, and what they have, for the help.
+    pub help: &'static str,
     /// What it has room for.
     pub scope: FormatScope,
     /// Writes a file.

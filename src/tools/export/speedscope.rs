@@ -20,6 +20,7 @@ pub const FORMAT: FormatDescription = FormatDescription {
     end: ".speedscope.json",
     is_text: true,
     viewer: Some("https://www.speedscope.app"),
+    help: "https://www.speedscope.app; each thread and event with times",
     scope: FormatScope {
         has_times: true,
         one_event: false,
