@@ -124,10 +124,11 @@ impl ExportArguments {
         self.format.or_else(|| Format::of_path(&self.output))
     }
 
-    /// Writes the file.
+    /// Reads the profile, and writes the export to the file or standard output. Arguments with a
+    /// [`conflict`](Self::conflict) are refused before.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let Some(format) = self.format() else {
-            // It is refused before.
+            // [`Self::conflict`] has refused it.
             return Ok(ExitCode::FAILURE);
         };
         let is_stdout = is_standard(&self.output);
@@ -137,17 +138,18 @@ impl ExportArguments {
         let options = self.options(format)?;
         let is_piped = is_stream(&options.stream.load.input);
         let mut bar = Bar::begin(self.quiet, self.verbose, is_piped)?;
-        let exported = export(&options, &mut bar);
+        let result = export(&options, &mut bar);
+        // Messages and the output follow where the bar was.
         drop(bar);
-        let exported = exported?;
+        let export = result?;
         match is_stdout {
-            true => print_plain(|output| exported.write(output))?,
-            false => exported.save(&self.output)?,
+            true => print_plain(|output| export.write(output))?,
+            false => export.save(&self.output)?,
         }
         if !self.quiet {
-            report_all(exported.diagnostics(), self.verbose);
+            report_all(export.diagnostics(), self.verbose);
             let path = (!is_stdout).then_some(&*self.output);
-            print_message(&exported.message(path));
+            print_message(&export.message(path));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -125,21 +125,22 @@ impl ReportArguments {
         }
     }
 
-    /// Reports.
+    /// Reads the profile, and prints the report. Arguments with a [`conflict`](Self::conflict) are refused before.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let options = self.options()?;
         let is_piped = is_stream(&options.stream.load.input);
         let mut bar = Bar::begin(self.quiet, self.verbose, is_piped)?;
-        let found = report(&options, &mut bar);
+        let result = report(&options, &mut bar);
+        // Messages and the output follow where the bar was.
         drop(bar);
-        let found = found?;
+        let report = result?;
         if !self.quiet {
-            report_all(&found.diagnostics, self.verbose);
+            report_all(&report.diagnostics, self.verbose);
         }
         match (self.json, self.markdown) {
-            (true, _) => print_json(&found)?,
-            (_, true) => print(|output| output.write_all(found.markdown().as_bytes()))?,
-            _ => print(|output| output.write_all(found.text().as_bytes()))?,
+            (true, _) => print_json(&report)?,
+            (_, true) => print(|output| output.write_all(report.markdown().as_bytes()))?,
+            _ => print(|output| output.write_all(report.text().as_bytes()))?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -87,8 +87,9 @@ impl ProfileClock {
         }
     }
 
-    /// Returns the offset to assume without evidence: these clocks start together with CLOCK_MONOTONIC.
-    pub(super) fn guess(&self) -> Option<i128> {
+    /// Returns the offset that is usual for the profile's clock, without evidence: these clocks start together with
+    /// CLOCK_MONOTONIC.
+    pub(super) fn usual_offset(&self) -> Option<i128> {
         match self.id {
             None | Some(CLOCK_MONOTONIC_RAW) => Some(-MARGIN),
             Some(CLOCK_BOOTTIME) => Some(0),

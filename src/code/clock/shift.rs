@@ -45,7 +45,7 @@ impl Shift {
         plateau: Option<&Plateau>,
     ) {
         let Some(bound) = bound else {
-            return self.guess(profile, plateau);
+            return self.settle_without_bound(profile, plateau);
         };
         let evidence = if self.bound.map(|own| own.best) != Some(bound.best) {
             OffsetEvidence::OtherRuntime
@@ -68,25 +68,25 @@ impl Shift {
         self.doubt = None;
     }
 
-    /// Determines an offset for which no file has a bound.
-    fn guess(&mut self, profile: &ProfileClock, plateau: Option<&Plateau>) {
-        let known =
-            plateau.filter(|plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES);
-        let guess = profile.guess();
-        self.offset = plateau.map_or(guess.unwrap_or(0), |plateau| within(plateau, guess));
-        self.evidence = if known.is_some() {
-            OffsetEvidence::LiveCode
-        } else {
-            OffsetEvidence::None
+    /// Determines an offset for which no file has a bound: in a plateau that enough samples prefer, or else the usual
+    /// one of the profile's clock, moved into the plateau if there is any.
+    fn settle_without_bound(&mut self, profile: &ProfileClock, plateau: Option<&Plateau>) {
+        let usual = profile.usual_offset();
+        let is_evidence =
+            |plateau: &&Plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES;
+        let evident = plateau.filter(is_evidence);
+        (self.offset, self.evidence, self.doubt) = match (evident, evident.and_then(sharp_end)) {
+            (Some(_), Some(end)) => (end, OffsetEvidence::LiveCode, None),
+            (Some(plateau), None) => {
+                let offset = within(plateau, usual);
+                let doubt = Doubt::in_plateau(plateau, offset);
+                (offset, OffsetEvidence::LiveCode, Some(doubt))
+            }
+            (None, _) => {
+                let offset = plateau.map_or(usual.unwrap_or(0), |plateau| within(plateau, usual));
+                (offset, OffsetEvidence::None, Some(Doubt::ANY))
+            }
         };
-        if let Some(end) = known.and_then(sharp_end) {
-            (self.offset, self.doubt) = (end, None);
-            return;
-        }
-        self.doubt = Some(known.map_or(Doubt::ANY, |plateau| Doubt {
-            less: nanoseconds(self.offset.saturating_sub(plateau.low.into())),
-            more: nanoseconds(i128::from(plateau.high).saturating_sub(self.offset)),
-        }));
     }
 }
 
@@ -96,6 +96,14 @@ impl Doubt {
         less: u64::MAX,
         more: u64::MAX,
     };
+
+    /// The true offset may be anywhere in the plateau; `offset` is the one that was chosen.
+    fn in_plateau(plateau: &Plateau, offset: i128) -> Self {
+        Self {
+            less: nanoseconds(offset.saturating_sub(plateau.low.into())),
+            more: nanoseconds(i128::from(plateau.high).saturating_sub(offset)),
+        }
+    }
 }
 
 fn nanoseconds(distance: i128) -> u64 {

@@ -1,4 +1,4 @@
-//! Counts of errors by kind, with the file offsets of the first few of each kind.
+//! Counts of faults by kind, with the lowest file offsets of each kind.
 //!
 //! A badly damaged file thus produces a few lines of diagnostics instead of one line for each record.
 
@@ -70,23 +70,16 @@ impl<K: Ord + Copy> Tally<K> {
     #[doc(hidden)]
     pub fn merge(&mut self, other: &Self) {
         for (&kind, others) in &other.kinds {
-            let entry = self.kinds.entry(kind).or_default();
-            entry.count = entry.count.saturating_add(others.count);
-            others.offsets.iter().for_each(|&offset| entry.add_offset(offset));
+            self.kinds.entry(kind).or_default().merge(others);
         }
     }
 
-    /// Returns the tally with kinds of another type.
+    /// Returns the tally with kinds of another type. Counts of kinds that become the same one are added up.
     #[doc(hidden)]
     pub fn into_kinds<L: Ord + Copy + From<K>>(self) -> Tally<L> {
-        let mut tally = Tally::default();
+        let mut tally = Tally::<L>::default();
         for (kind, counter) in self.kinds {
-            let entry: &mut Counter = tally.kinds.entry(kind.into()).or_default();
-            entry.count = entry.count.saturating_add(counter.count);
-            counter
-                .offsets
-                .iter()
-                .for_each(|&offset| entry.add_offset(offset));
+            tally.kinds.entry(kind.into()).or_default().merge(&counter);
         }
         tally
     }
@@ -130,6 +123,12 @@ impl<K: Ord + Copy> Tally<K> {
 }
 
 impl Counter {
+    /// Adds the count and the offsets of another counter.
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        other.offsets.iter().for_each(|&offset| self.add_offset(offset));
+    }
+
     fn add_offset(&mut self, offset: u64) {
         let at = self.offsets.partition_point(|&before| before < offset);
         if at < MAX_OFFSETS && self.offsets.get(at) != Some(&offset) {

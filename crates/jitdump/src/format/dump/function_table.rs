@@ -108,7 +108,7 @@ impl FunctionTable {
         self.debug_info2.add_missing(records.debug_info2);
     }
 
-    /// Frees memory for functions that do not come.
+    /// Frees the memory that was reserved for more functions.
     pub fn shrink(&mut self) {
         self.functions.shrink_to_fit();
         self.tracks.shrink_to_fit();
