@@ -427,27 +427,26 @@ impl UnwindTables {
         })
     }
 
-    /// Moves the tables, but not the code, to an address that is `distance` bytes higher. Returns `None` if they are
-    /// then more than 2 GiB away from the code.
+    /// Moves the tables, but not the code, to an address that is `distance` bytes higher. `endian` is that of their
+    /// layout. Returns `None` if they are then more than 2 GiB away from the code.
     pub fn moved(mut self, distance: i64, endian: ByteOrder) -> Option<Self> {
-        let index = self.eh_frame_size.checked_add(INDEX_OFFSET)?;
-        for row in (index..).step_by(INDEX_ROW_SIZE).take(self.entries) {
-            // Each entry has the address of its code twice: in the index, and in itself. All other distances are
-            // between two positions in the tables.
-            let in_tables = self.distance(row.checked_add(4)?, endian)?;
-            let fde = self
-                .eh_frame_size
-                .checked_add_signed(isize::try_from(in_tables).ok()?)?;
-            for at in [row, fde.checked_add(FDE_ADDRESS_OFFSET)?] {
-                let moved = self.distance(at, endian)?.checked_sub(distance)?;
-                endian.set_u32(&mut self.bytes, at, i32::try_from(moved).ok()? as u32);
+        let header = self.eh_frame_size;
+        let first_row = header.checked_add(INDEX_OFFSET)?;
+        for row in (first_row..).step_by(INDEX_ROW_SIZE).take(self.entries) {
+            // The code is at two distances: in the row, from the header, and in the entry, from itself. All others are
+            // between two positions in the tables, so they stay.
+            let to_entry = self.distance_at(row.checked_add(INDEX_ENTRY_OFFSET)?, endian)?;
+            let entry = header.checked_add_signed(isize::try_from(to_entry).ok()?)?;
+            for at in [row, entry.checked_add(FDE_ADDRESS_OFFSET)?] {
+                let to_code = self.distance_at(at, endian)?.checked_sub(distance)?;
+                endian.set_u32(&mut self.bytes, at, i32::try_from(to_code).ok()? as u32);
             }
         }
         Some(self)
     }
 
     /// Reads the signed distance at an offset.
-    fn distance(&self, at: usize, endian: ByteOrder) -> Option<i64> {
+    fn distance_at(&self, at: usize, endian: ByteOrder) -> Option<i64> {
         let distance = Reader::new(self.bytes.get(at..)?, endian).u32()?;
         Some((distance as i32).into())
     }
@@ -461,6 +460,9 @@ const INDEX_OFFSET: usize = 12;
 
 /// Size of a row of the index, in bytes: the distances of a function and of its entry.
 const INDEX_ROW_SIZE: usize = 8;
+
+/// Offset of the distance of the entry in a row of the index, in bytes.
+const INDEX_ENTRY_OFFSET: usize = 4;
 
 /// Number of recent CIEs that are searched for an equal one. Runtimes use one or two; hostile files may have one
 /// per entry.

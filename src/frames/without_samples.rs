@@ -1,6 +1,5 @@
 //! In place of all samples by function and stack, in programs without the feature `samples`: there is no summary to write.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::iter;
 
@@ -54,7 +53,6 @@ impl CountedSamples {
         self,
         _: &V8Functions<'_>,
         _: Option<&[u8]>,
-        _: &BTreeMap<String, String>,
         _: &NameStyle,
         _: &Unwound,
     ) -> ProfileSummary {

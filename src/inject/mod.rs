@@ -135,7 +135,9 @@ fn inject_recording(
     let profile_summary = counted.map(|counted| {
         progress.start("counting samples", 1);
         let track = options.lines.track.as_deref();
-        counted.summary(&v8_functions, track, &options.labels, &options.names, unwound)
+        let mut summary = counted.summary(&v8_functions, track, &options.names, unwound);
+        summary.labels.clone_from(&options.labels);
+        summary
     });
     let output_diagnostic = written.diagnostic();
     let run = report::SummaryInput {

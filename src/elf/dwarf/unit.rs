@@ -16,6 +16,7 @@ use crate::elf::escape::{write_escaped, write_path};
 pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, memory: &mut EncoderMemory) {
     let lines = line::write_program(function, settings, memory);
     let path = memory.files.first(function.info);
+    // The name of code without a file may end like one: `f /a.py`.
     let language = language(path.unwrap_or(function.symbol));
     let start = memory.info.len();
     let mut writer = UnitWriter {
@@ -316,27 +317,25 @@ fn flag(flag: u8, is_there: bool) -> u8 {
     if is_there { flag } else { 0 }
 }
 
-/// Returns the language of a source file by its file name extension.
+/// Returns the DWARF language of a source file by the end of its name. DWARF 5 has none for JavaScript and most other
+/// languages of JIT compilers.
 fn language(path: &[u8]) -> Option<dw::DwLang> {
-    const LANGUAGES: [(&str, dw::DwLang); 16] = [
-        ("c", dw::DW_LANG_C99),
-        ("cc", dw::DW_LANG_C_plus_plus),
-        ("cpp", dw::DW_LANG_C_plus_plus),
-        ("cxx", dw::DW_LANG_C_plus_plus),
-        ("go", dw::DW_LANG_Go),
-        ("hs", dw::DW_LANG_Haskell),
-        ("java", dw::DW_LANG_Java),
-        ("jl", dw::DW_LANG_Julia),
-        ("kt", dw::DW_LANG_Kotlin),
-        ("m", dw::DW_LANG_ObjC),
-        ("ml", dw::DW_LANG_OCaml),
-        ("py", dw::DW_LANG_Python),
-        ("rs", dw::DW_LANG_Rust),
-        ("swift", dw::DW_LANG_Swift),
-        ("zig", dw::DW_LANG_Zig),
-        ("f90", dw::DW_LANG_Fortran90),
-    ];
     let (_, extension) = rsplit_once(path, b'.')?;
-    let language = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == extension);
-    language.map(|&(_, language)| language)
+    Some(match extension {
+        b"c" => dw::DW_LANG_C99,
+        b"cc" | b"cpp" | b"cxx" => dw::DW_LANG_C_plus_plus,
+        b"f90" => dw::DW_LANG_Fortran90,
+        b"go" => dw::DW_LANG_Go,
+        b"hs" => dw::DW_LANG_Haskell,
+        b"java" => dw::DW_LANG_Java,
+        b"jl" => dw::DW_LANG_Julia,
+        b"kt" => dw::DW_LANG_Kotlin,
+        b"m" => dw::DW_LANG_ObjC,
+        b"ml" => dw::DW_LANG_OCaml,
+        b"py" => dw::DW_LANG_Python,
+        b"rs" => dw::DW_LANG_Rust,
+        b"swift" => dw::DW_LANG_Swift,
+        b"zig" => dw::DW_LANG_Zig,
+        _ => return None,
+    })
 }

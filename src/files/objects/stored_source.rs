@@ -49,7 +49,7 @@ impl<'a> StoredSource<'a> {
     pub fn in_folder(folder: String, path: &[u8], text: &'a [u8]) -> Self {
         Self {
             folder,
-            name: file_name(path),
+            name: safe_file_name(path),
             original: printable(path),
             text,
             is_private: false,
@@ -116,9 +116,10 @@ pub fn folder_name(path: &[u8], text: &[u8]) -> String {
     name
 }
 
-/// Returns the file name for a source that had the path `path` elsewhere.
-fn file_name(path: &[u8]) -> String {
-    /// In bytes; far below the limits of file systems.
+/// Returns a file name for a source that had the path `path`: its last part, of which letters, digits and `._-+@ ` stay
+/// and all else becomes `_`, up to 100 bytes. It is `source` if nothing or only dots are left.
+fn safe_file_name(path: &[u8]) -> String {
+    /// Maximum length in bytes, far below the limits of file systems.
     const MAX_LENGTH: usize = 100;
     let name = path
         .rsplit(|byte| b"/\\".contains(byte))
@@ -154,9 +155,9 @@ mod tests {
             (b"a\x1b[2J\0:b.js", "a__2J__b.js"),
             ("größe.js".as_bytes(), "größe.js"),
         ] {
-            assert_eq!(file_name(path), name);
+            assert_eq!(safe_file_name(path), name);
         }
-        assert_eq!(file_name(&[b'x'; 101]), "x".repeat(100));
+        assert_eq!(safe_file_name(&[b'x'; 101]), "x".repeat(100));
     }
 
     #[test]

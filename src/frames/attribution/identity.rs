@@ -132,15 +132,14 @@ pub struct IdentityNamer<'a> {
 
 impl<'a> IdentityNamer<'a> {
     /// Starts. `names` is the form of the names of JIT code.
-    pub fn new(counted: &SummaryContext<'a>, names: &'a NameStyle) -> Self {
-        let SummaryContext { recording, .. } = *counted;
+    pub fn new(context: &SummaryContext<'a>, names: &'a NameStyle) -> Self {
         Self {
-            recording,
-            symbols: counted.symbols,
-            v8_functions: counted.v8_functions,
-            tables: counted.tables,
+            recording: context.recording,
+            symbols: context.symbols,
+            v8_functions: context.v8_functions,
+            tables: context.tables,
             names,
-            runtimes: runtimes(recording),
+            runtimes: runtimes(context.recording),
             identities: Interner::default(),
             counts: IndexedTable::default(),
             of_codes: HashMap::default(),

@@ -91,32 +91,33 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         self.walked.functions()
     }
 
-    /// Names everything, and returns the summary. Lines are those of `track` for functions that have it, `labels` are those of the
-    /// user, `names` is the form of the names of JIT code.
+    /// Names the functions, and returns the summary. `track` has the lines of functions that have it; `style` is the form of
+    /// the names of JIT code. The observer gets the samples with the same names.
     pub fn summary(
         self,
         v8_functions: &V8Functions<'_>,
         track: Option<&[u8]>,
-        labels: &BTreeMap<String, String>,
-        names: &NameStyle,
+        style: &NameStyle,
         unwound: &Unwound,
     ) -> ProfileSummary {
         let (recording, symbols) = (self.recording, &self.symbols);
+        // The summary needs no lines of native code; only the observer does.
         let lines = self.observe.is_some().then(|| self.native.lines());
+        let native_lines = lines.as_ref();
         let namer = self
             .walked
-            .namer(recording, symbols, v8_functions, track, lines.as_ref(), unwound);
+            .namer(recording, symbols, v8_functions, track, native_lines, unwound);
         let (mut tables, mut counts) = (namer.tables, self.counts);
         put_sampled_event_first(&mut tables, &mut counts);
-        let counted = SummaryContext {
+        let context = SummaryContext {
             recording,
             symbols,
             v8_functions,
-            native_lines: lines.as_ref(),
+            native_lines,
             tables: &tables,
             counts: &counts,
         };
-        let summary = counted.summary(labels, names);
+        let summary = context.profile_summary(style);
         if let Some(observe) = self.observe {
             observe(tables, &counts);
         }
@@ -136,8 +137,8 @@ fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
 }
 
 impl SummaryContext<'_> {
-    /// Returns the summary. `labels` are those of the user, `names` is the form of the names of JIT code.
-    fn summary(&self, labels: &BTreeMap<String, String>, names: &NameStyle) -> ProfileSummary {
+    /// Returns the summary, without labels. `style` is the form of the names of JIT code.
+    fn profile_summary(&self, style: &NameStyle) -> ProfileSummary {
         let Self {
             recording,
             symbols,
@@ -145,7 +146,7 @@ impl SummaryContext<'_> {
             ..
         } = *self;
         let (profile, index) = (&recording.profile.profile, &recording.profile.index);
-        let mut namer = IdentityNamer::new(self, names);
+        let mut namer = IdentityNamer::new(self, style);
         let tree = FunctionTree::of(tables, self.counts, &mut namer, index.data_end);
         let without_callers = tables.losses.without_callers.saturating_add(tree.without_callers);
         let too_many =
@@ -174,7 +175,7 @@ impl SummaryContext<'_> {
             cpu_time_ns: first
                 .filter(|event| event.unit == Unit::Nanoseconds)
                 .map(|event| event.period),
-            labels: labels.clone(),
+            labels: BTreeMap::default(),
             threads: threads(tables, self.counts),
             events,
             functions: functions.all.into_iter().collect(),
