@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::frames::unwind::Unwound;
 use crate::results::summary::count;
 
-/// Losses while samples are counted.
+/// Losses of a part of the samples. [`Losses::of`] adds what is only known of the whole profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossCounts {
     /// What is counted so far. Of the stacks that are cut, those as long as their event allows (`max-stack`).
@@ -18,18 +18,34 @@ pub struct LossCounts {
 
 impl LossCounts {
     /// Adds the counts of another part.
-    pub(super) fn add(&mut self, other: &Self) {
-        let (own, others) = (&mut self.losses, &other.losses);
+    pub(super) fn merge(&mut self, other: &Self) {
+        // All fields, so that none is forgotten. Those without a name are only known of the whole profile.
+        let Losses {
+            samples,
+            lost: _,
+            jit,
+            unnamed,
+            without_symbol,
+            unknown,
+            without_kernel: _,
+            unwound: _,
+            cut,
+            not_unwound: _,
+            deferred,
+            truncated,
+            without_callers,
+        } = other.losses;
+        let own = &mut self.losses;
         for (own, other) in [
-            (&mut own.samples, others.samples),
-            (&mut own.jit, others.jit),
-            (&mut own.unnamed, others.unnamed),
-            (&mut own.without_symbol, others.without_symbol),
-            (&mut own.unknown, others.unknown),
-            (&mut own.cut, others.cut),
-            (&mut own.deferred, others.deferred),
-            (&mut own.truncated, others.truncated),
-            (&mut own.without_callers, others.without_callers),
+            (&mut own.samples, samples),
+            (&mut own.jit, jit),
+            (&mut own.unnamed, unnamed),
+            (&mut own.without_symbol, without_symbol),
+            (&mut own.unknown, unknown),
+            (&mut own.cut, cut),
+            (&mut own.deferred, deferred),
+            (&mut own.truncated, truncated),
+            (&mut own.without_callers, without_callers),
         ] {
             *own = own.saturating_add(other);
         }

@@ -238,7 +238,7 @@ pub fn walk<V: SampleVisitor>(
     for (event, of_event) in &recorded {
         let event = counted_as.get(*event as usize).copied().unwrap_or_default();
         if let Some(counts) = counts.get_mut(event as usize) {
-            counts.add(of_event);
+            counts.merge(of_event);
         }
     }
     let nodes = tree.into_nodes();
@@ -312,7 +312,7 @@ impl Walked {
         let without_kernel = are_without_kernel(&events, &counts);
         let mut all = LossCounts::default();
         for (event, counts) in events.iter().zip(&counts) {
-            all.add(counts);
+            all.merge(counts);
             let without_kernel = if is_time(event) {
                 event.excludes_kernel
             } else {

@@ -1,17 +1,19 @@
 //! Lines and inlined calls of executables and libraries, from files that this machine has.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gimli::DwoId;
 use jitdump::AddressRange;
 
 use crate::elf::limited_reads::FileMemory;
-use crate::elf::line_info::{Companions, LineInfo};
+use crate::elf::line_info::{Companions, LineInfo, SupplementaryFile};
 use crate::files::OpenFile;
 use crate::files::open_file::is_trusted;
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::NativeFiles;
-use crate::frames::native::modules::{ModuleIndex, Modules};
+use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::frames::stream::lines::{NOBODY, RecordedLines};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -26,7 +28,7 @@ const MAX_SPLIT_UNITS: usize = 1 << 14;
 pub struct NativeLines<'a> {
     modules: &'a Modules,
     files: &'a NativeFiles,
-    sections: ModuleContents<'a, LineReader>,
+    contents: ModuleContents<'a, LineReader>,
     /// Number of damaged compile units.
     damaged: AtomicU64,
 }
@@ -76,55 +78,37 @@ impl<'a> NativeLines<'a> {
         Self {
             modules,
             files,
-            sections: ModuleContents::new(modules, files, LineReader),
+            contents: ModuleContents::new(modules, files, LineReader),
             damaged: AtomicU64::new(0),
         }
     }
 
-    /// Reads what a module has of the functions at linked addresses, which must ascend; `None` if this machine has no lines of
-    /// its build.
+    /// Reads the lines of the functions of a module at the linked addresses `wanted`, which must ascend, also from other
+    /// files that its own refers to; `None` if this machine has no lines of its build.
     pub fn read(&self, module: ModuleIndex, wanted: Vec<AddressRange>) -> Option<ModuleLines> {
-        let of_module = &self.modules.all[module];
-        let is_file = of_module.path.starts_with(b"/");
-        let found = is_file.then(|| self.sections.read_once(module)).flatten()?;
-        let lines = Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)?;
-        let mut others = OtherFiles {
-            lines: self,
-            author: found.author,
+        let own = &self.modules.all[module];
+        let is_file = own.path.starts_with(b"/");
+        let content = is_file.then(|| self.contents.read_once(module)).flatten()?;
+        let lines = content.debug.unwrap_or(content.file);
+        if lines.is_empty {
+            return None;
+        }
+        let mut reader = CompanionReader {
+            native: self,
+            author: content.author,
             room: MAX_COMPANIONS,
         };
-        let supplementary = lines.supplementary.as_ref().and_then(|file| {
-            let mut files = self
-                .files
-                .supplementary_files(&found.path, &file.path, &file.build_id);
-            files.find_map(|found| others.read(&found, Some(&file.build_id)))
-        });
-        let mut units = lines.split_units(&wanted);
-        if units.len() > MAX_SPLIT_UNITS {
-            units.truncate(MAX_SPLIT_UNITS);
-            self.sections.refuse();
-        }
-        let package = if units.is_empty() {
-            None
-        } else {
-            self.files.package(of_module)
+        let companions = Companions {
+            supplementary: reader.supplementary(&lines, &content.path),
+            split: reader.split_units(&lines, own, &wanted),
         };
-        let package = package.and_then(|file| others.read(&file, None));
-        let split = units.into_iter().filter_map(|unit| {
-            let file = match &package {
-                Some(package) => package.clone(),
-                None => others.read(&self.files.split_file(&unit.path)?, None)?,
-            };
-            Some((unit.id, file))
-        });
-        let split = split.collect();
-        // Objects have the paths of a runtime's file, which may be another user's.
-        let is_object = self.modules.has_jit_code(module);
+        // Nobody is the author of an object: its paths are those of a runtime's file, which may be another user's.
+        let author = reader.author.filter(|_| !self.modules.has_jit_code(module));
         Some(ModuleLines {
             lines,
-            companions: Companions { supplementary, split },
+            companions,
             wanted,
-            author: others.author.filter(|_| !is_object),
+            author,
         })
     }
 
@@ -132,7 +116,7 @@ impl<'a> NativeLines<'a> {
     pub fn functions<'l>(&self, module: &'l ModuleLines) -> Vec<RecordedLines<'l>> {
         let found = module.lines.functions(&module.companions, &module.wanted);
         if found.is_none() {
-            self.sections.refuse();
+            self.contents.refuse();
         }
         let (found, damaged) = found.unwrap_or_default();
         self.damaged.fetch_add(damaged, Ordering::Relaxed);
@@ -148,42 +132,80 @@ impl<'a> NativeLines<'a> {
     pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
         let damaged = self.damaged.load(Ordering::Relaxed);
         let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
-        self.sections.refused("lines").into_iter().chain(damaged)
+        self.contents.refused("lines").into_iter().chain(damaged)
     }
 }
 
 /// Reads files that a module's own one refers to.
-struct OtherFiles<'l, 'a> {
-    lines: &'l NativeLines<'a>,
+struct CompanionReader<'l, 'a> {
+    native: &'l NativeLines<'a>,
     /// User who wrote all of them, with the module's file, if that is certain.
     author: Option<u32>,
     /// Number of bytes that are left for their sections.
     room: u64,
 }
 
-impl OtherFiles<'_, '_> {
+impl CompanionReader<'_, '_> {
+    /// Reads the supplementary file that `lines` refer to. `debug_file` is the path of the file that has these.
+    fn supplementary(&mut self, lines: &LineInfo, debug_file: &Path) -> Option<Arc<LineInfo>> {
+        let SupplementaryFile { path, build_id } = lines.supplementary.as_ref()?;
+        let native = self.native;
+        let mut files = native.files.supplementary_files(debug_file, path, build_id);
+        files.find_map(|file| self.read(&file, Some(build_id)))
+    }
+
+    /// Reads the compile units of the functions at `wanted` that are in other files: in the package of the module (`.dwp`),
+    /// or else in one file each (`.dwo`).
+    fn split_units(
+        &mut self,
+        lines: &LineInfo,
+        module: &Module,
+        wanted: &[AddressRange],
+    ) -> Vec<(DwoId, Arc<LineInfo>)> {
+        let native = self.native;
+        let mut units = lines.split_units(wanted);
+        if units.is_empty() {
+            return Vec::new();
+        }
+        if units.len() > MAX_SPLIT_UNITS {
+            units.truncate(MAX_SPLIT_UNITS);
+            native.contents.refuse();
+        }
+        let package_file = native.files.package(module);
+        let package = package_file.and_then(|file| self.read(&file, None));
+        let files = units.into_iter().filter_map(|unit| {
+            let file = match &package {
+                Some(package) => package.clone(),
+                None => self.read(&native.files.split_file(&unit.path)?, None)?,
+            };
+            Some((unit.id, file))
+        });
+        files.collect()
+    }
+
     /// Reads a file that the author of those before may read.
     fn read(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
-        let author = self.lines.files.author(file);
+        let native = self.native;
+        let author = native.files.author(file);
         if !self.may_read(file, author) {
             return None;
         }
-        let found = self.lines.sections.read_other_once(file, build_id)?;
-        let Some(room) = self.room.checked_sub(found.size) else {
-            self.lines.sections.refuse();
+        let lines = native.contents.read_other_once(file, build_id)?;
+        let Some(room) = self.room.checked_sub(lines.size) else {
+            native.contents.refuse();
             return None;
         };
         self.room = room;
         let is_own = author == self.author;
         self.author = self.author.filter(|_| is_own || author.is_some_and(is_trusted));
-        Some(found)
+        Some(lines)
     }
 
     /// Whether who wrote the files before may read a file, which `author` wrote. If that is uncertain, two of them are not the
     /// same user.
     fn may_read(&self, file: &OpenFile, author: Option<u32>) -> bool {
         let is_own = author.is_some() && author == self.author;
-        is_own || self.author.is_some_and(is_trusted) || file.is_public() || self.lines.files.is_copy(file)
+        is_own || self.author.is_some_and(is_trusted) || file.is_public() || self.native.files.is_copy(file)
     }
 }
 
@@ -208,12 +230,12 @@ mod tests {
             (None, Some(me), false),
             (None, None, false),
         ] {
-            let others = OtherFiles {
-                lines: &lines,
+            let reader = CompanionReader {
+                native: &lines,
                 author: before,
                 room: 0,
             };
-            assert_eq!(others.may_read(&file, author), is_read, "{before:?} {author:?}");
+            assert_eq!(reader.may_read(&file, author), is_read, "{before:?} {author:?}");
         }
     }
 }

@@ -149,7 +149,7 @@ impl Collected {
         let (mut parts, mut trees) = (Vec::new(), Vec::new());
         for part in all {
             for (&event, counts) in &part.counts {
-                self.counts.entry(event).or_default().add(counts);
+                self.counts.entry(event).or_default().merge(counts);
             }
             let threads = part.threads.iter().map(|&(_, key)| self.threads.of(key));
             let threads: IndexedTable<ThreadIndex, ThreadIndex> = threads.collect();
