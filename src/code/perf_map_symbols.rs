@@ -62,7 +62,7 @@ impl SymbolTable {
     fn newest(&self) -> RangeMap<u32> {
         let mut map = RangeMap::default();
         for (symbol, &range) in (0u32..).zip(&self.ranges) {
-            map.insert(range, symbol, |_, _| {});
+            map.insert(range, symbol);
         }
         map
     }
@@ -158,12 +158,12 @@ impl PerfMapSymbols {
         for (table, space) in symbols.meetings(processes) {
             let (map, table) = (&mut maps[table], &mut symbols.tables[table]);
             for (index, mapping) in code_of(mappings, space) {
-                map.remove(mapping.range, |range, _| {
+                map.remove_with(mapping.range, |range, _| {
                     table.withheld.push(Piece { range, index })
                 });
             }
             for &range in injected_by_space.get(&space).into_iter().flatten() {
-                map.remove(range, |_, _| {});
+                map.remove(range);
             }
         }
         for (map, table) in maps.iter().zip(&mut symbols.tables) {

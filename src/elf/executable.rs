@@ -96,7 +96,7 @@ impl Executable {
             for symbol in symbols.iter().filter(|symbol| symbol.st_type() == elf::STT_FUNC) {
                 let start = Address(symbol.st_value(endian).into());
                 if let Some(range) = AddressRange::new(start, symbol.st_size(endian).into()) {
-                    functions.insert(range, start, |_, _| {});
+                    functions.insert(range, start);
                 }
             }
         }

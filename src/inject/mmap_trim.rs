@@ -243,13 +243,13 @@ impl Cover {
     /// Does what a reader of the new profile does at a change.
     fn apply(&mut self, event: MappingChange<'_>) {
         match event {
-            MappingChange::Fork(child, parent, _) => self.fork(child, parent),
+            MappingChange::Fork(child, parent, _) => self.apply_fork(child, parent),
             MappingChange::Own(own) => {
                 let (space, range) = own.place();
                 let space = self.spaces.entry(space).or_default();
                 match own {
-                    InsertedMap::Object(_) => space.functions.insert(range, (), |_, ()| {}),
-                    InsertedMap::FreedRange(_) => space.functions.remove(range, |_, ()| {}),
+                    InsertedMap::Object(_) => space.functions.insert(range, ()),
+                    InsertedMap::FreedRange(_) => space.functions.remove(range),
                 }
                 for map in space.remove_from_files(range) {
                     let divided = self.divided.entry(map.record).or_insert(DividedMap {
@@ -259,12 +259,12 @@ impl Cover {
                     divided.functions.push(range);
                 }
             }
-            MappingChange::Map(space, map) => self.map(space, map),
+            MappingChange::Map(space, map) => self.apply_map(space, map),
         }
     }
 
     /// Copies what a reader has of a parent's memory, unless all copies would be too large.
-    fn fork(&mut self, child: SpaceId, parent: SpaceId) {
+    fn apply_fork(&mut self, child: SpaceId, parent: SpaceId) {
         let Some(parent) = self.spaces.get(&parent) else {
             self.spaces.remove(&child);
             return;
@@ -283,20 +283,14 @@ impl Cover {
         self.spaces.insert(child, copy);
     }
 
-    /// Maps memory. Anonymous memory over functions is replaced by its parts without one.
-    fn map(&mut self, space: SpaceId, map: &Map) {
+    /// Maps memory as a reader does. A map of anonymous memory that would hide functions is replaced by its parts without
+    /// one; at the limit by nothing, because names of functions are worth more than those of a perf map.
+    fn apply_map(&mut self, space: SpaceId, map: &Map) {
         let space = self.spaces.entry(space).or_default();
         if map.backing.is_file() {
-            space.functions.remove(map.range, |_, ()| {});
-            space.memory.remove(map.range, |_, _| {});
-            let file = FileMap {
-                record: map.record,
-                range: map.range,
-            };
-            space.files.insert(map.range, file, |_, _| {});
+            space.map_file(map);
             return;
         }
-        space.files.remove(map.range, |_, _| {});
         if space.functions.overlapping(map.range).next().is_some() {
             let parts = space.unknown_parts(map, &mut self.parts);
             if parts.is_none() {
@@ -307,11 +301,28 @@ impl Cover {
                 parts: parts.unwrap_or_default(),
             });
         }
-        space.memory.insert(map.range, map.backing, |_, _| {});
+        space.map_memory(map);
     }
 }
 
 impl SpaceCover {
+    /// Maps a file, which hides all that was there.
+    fn map_file(&mut self, map: &Map) {
+        self.functions.remove(map.range);
+        self.memory.remove(map.range);
+        let file = FileMap {
+            record: map.record,
+            range: map.range,
+        };
+        self.files.insert(map.range, file);
+    }
+
+    /// Maps memory without a file, beside the functions that are there.
+    fn map_memory(&mut self, map: &Map) {
+        self.files.remove(map.range);
+        self.memory.insert(map.range, map.backing);
+    }
+
     /// Removes a range from the maps of files; returns the maps that it starts or ends in.
     fn remove_from_files(&mut self, range: AddressRange) -> Vec<FileMap> {
         let last = Address(range.end.0.saturating_sub(1));
@@ -320,7 +331,7 @@ impl SpaceCover {
             .filter_map(|address| self.files.get(address))
             .collect();
         maps.dedup_by_key(|map| map.record);
-        self.files.remove(range, |_, _| {});
+        self.files.remove(range);
         maps
     }
 

@@ -471,7 +471,7 @@ impl<'a> UsedFile<'a> {
                 Change::Load => false,
                 Change::Move { .. } => true,
             };
-            code.insert(range, event.function, |_, other| {
+            code.insert_with(range, event.function, |_, other| {
                 is_shared |= other != event.function;
                 if other != event.function {
                     shared.insert(other);

@@ -65,7 +65,7 @@ impl SharedMemory {
             let mut memory = inherited.unwrap_or_default();
             for map in &space.maps {
                 if !map.is_shared || !map.backing.is_jit_memory() {
-                    memory.remove(map.range, |_, _| {});
+                    memory.remove(map.range);
                     continue;
                 }
                 let next = shared.sharers.len();
@@ -75,12 +75,12 @@ impl SharedMemory {
                 }
                 // Memory whose rights change is mapped again.
                 let mut since = map.time;
-                memory.remove(map.range, |_, (time, before)| {
+                memory.remove_with(map.range, |_, (time, before)| {
                     if before == index {
                         since = since.min(time);
                     }
                 });
-                memory.insert(map.range, (since, index), |_, _| {});
+                memory.insert(map.range, (since, index));
             }
             // Copying takes time, even if the process maps something else there.
             let Some(left) = room.checked_sub(memory.piece_count().max(copied)) else {
@@ -107,7 +107,7 @@ impl SharedMemory {
         let mut memory = RangeMap::default();
         let before = self.of_spaces.get(&parent)?.iter();
         for (range, value) in before.filter(|(_, (since, _))| *since <= forked) {
-            memory.insert(range, value, |_, _| {});
+            memory.insert(range, value);
         }
         Some(memory)
     }

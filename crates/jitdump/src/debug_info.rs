@@ -527,7 +527,7 @@ fn address_range(range: &Range<u32>) -> Option<AddressRange> {
 fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     let mut free = RangeMap::default();
     for range in ranges.iter().filter_map(address_range) {
-        free.insert(range, (), |_, ()| {});
+        free.insert(range, ());
     }
     free
 }
@@ -540,7 +540,7 @@ fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Ra
         let mut left = range.len() as u64;
         if let Some(range) = address_range(range) {
             // The offsets were 32-bit integers before.
-            free.remove(range, |piece, ()| {
+            free.remove_with(range, |piece, ()| {
                 left = left.saturating_sub(piece.size());
                 taken.push(piece.start.0 as u32..piece.end.0 as u32);
             });

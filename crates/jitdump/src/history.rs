@@ -72,9 +72,10 @@ impl<T: Copy> Builder<T> {
             return;
         }
         let ended = &mut self.ended;
-        self.live.insert(range, (time, value), |piece, (from, value)| {
-            end(ended, piece, from, time, value);
-        });
+        self.live
+            .insert_with(range, (time, value), |piece, (from, value)| {
+                end(ended, piece, from, time, value);
+            });
     }
 
     /// Ends all values at `range` at `time`.
@@ -84,7 +85,7 @@ impl<T: Copy> Builder<T> {
             return;
         }
         let ended = &mut self.ended;
-        self.live.remove(range, |piece, (from, value)| {
+        self.live.remove_with(range, |piece, (from, value)| {
             end(ended, piece, from, time, value);
         });
     }

@@ -127,7 +127,7 @@ pub fn distance_by_maps(maps: &[Map], loads: impl Iterator<Item = (Address, Runt
     let mut greatest: Option<i128> = None;
     for map in maps {
         let new = known.gaps(map.range, |()| true);
-        known.insert(map.range, (), |_, ()| {});
+        known.insert(map.range, ());
         if map.time == Time(0) || !map.backing.is_jit_memory() {
             continue;
         }

@@ -121,7 +121,7 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
 fn free_range(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> AddressRange {
     let mut all = RangeMap::default();
     for range in taken {
-        all.insert(range, (), |_, ()| {});
+        all.insert(range, ());
     }
     // Programs and their heaps are below, libraries and stacks are above.
     let (mut start, end) = if is_64 {

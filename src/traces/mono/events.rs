@@ -99,7 +99,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         log.conversion_faults.merge(&out_of_order(&log.log));
         let mut code = RangeMap::default();
         for (number, function) in (0u32..).zip(&log.index.code.functions) {
-            code.insert(function.range, number, |_, _| {});
+            code.insert(function.range, number);
         }
         Some(Self {
             name,

@@ -171,7 +171,7 @@ impl<'a> ReadLog<'a> {
         symbols.dedup_by_key(|&mut (start, ..)| start);
         let mut methods = RangeMap::default();
         for function in &self.index.code.functions {
-            methods.insert(function.range, (), |_, ()| {});
+            methods.insert(function.range, ());
         }
         let (first, _) = self.index.times.unwrap_or_default();
         for (at, &(start, size, name)) in symbols.iter().enumerate() {
@@ -265,7 +265,7 @@ fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
     let mut files = RangeMap::default();
     for map in processes.spaces_of(pid).flat_map(|(_, space)| &space.maps) {
         if map.backing.is_file() {
-            files.insert(map.range, (), |_, ()| {});
+            files.insert(map.range, ());
         }
     }
     files

@@ -36,10 +36,15 @@ impl<V> Default for RangeMap<V> {
 }
 
 impl<V: Copy> RangeMap<V> {
+    /// Inserts a value for a range, in place of those that are there.
+    pub fn insert(&mut self, range: AddressRange, value: V) {
+        self.insert_with(range, value, |_, _| {});
+    }
+
     /// Inserts a value for a range. Values that are replaced are passed to `on_removed`, each with the range that
     /// it lost.
-    pub fn insert(&mut self, range: AddressRange, value: V, on_removed: impl FnMut(AddressRange, V)) {
-        self.remove(range, on_removed);
+    pub fn insert_with(&mut self, range: AddressRange, value: V, on_removed: impl FnMut(AddressRange, V)) {
+        self.remove_with(range, on_removed);
         self.pieces.insert(range.start, (range.end, value));
     }
 
@@ -59,8 +64,13 @@ impl<V: Copy> RangeMap<V> {
         (address < end).then_some((AddressRange { start, end }, value))
     }
 
+    /// Removes the values in a range.
+    pub fn remove(&mut self, range: AddressRange) {
+        self.remove_with(range, |_, _| {});
+    }
+
     /// Removes the values in a range and passes them to `on_removed`, each with the range that it lost.
-    pub fn remove(&mut self, range: AddressRange, mut on_removed: impl FnMut(AddressRange, V)) {
+    pub fn remove_with(&mut self, range: AddressRange, mut on_removed: impl FnMut(AddressRange, V)) {
         while let Some((&start, &(end, value))) = self.pieces.range(..range.end).next_back()
             && end > range.start
         {
@@ -210,9 +220,9 @@ mod tests {
     fn later_values_win_and_removed_ones_are_reported() {
         let mut map = RangeMap::default();
         let mut gone = Vec::new();
-        map.insert(range(0, 100), 'a', |_, _| unreachable!());
-        map.insert(range(40, 50), 'b', |piece, value| gone.push((piece, value)));
-        map.remove(range(45, 60), |piece, value| gone.push((piece, value)));
+        map.insert_with(range(0, 100), 'a', |_, _| unreachable!());
+        map.insert_with(range(40, 50), 'b', |piece, value| gone.push((piece, value)));
+        map.remove_with(range(45, 60), |piece, value| gone.push((piece, value)));
         assert_eq!(
             map.iter().collect::<Vec<_>>(),
             [(range(0, 40), 'a'), (range(40, 45), 'b'), (range(60, 100), 'a')]

@@ -50,7 +50,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
             })
         };
         let mut first = None;
-        live.insert(range, function, |_, other| {
+        live.insert_with(range, function, |_, other| {
             if other != function {
                 overwritten.insert(other);
                 first = first.or(Some(other));
@@ -113,7 +113,7 @@ fn range_of(dump: &Dump<'_>, event: &CodeEvent, live: &mut RangeMap<u32>) -> Opt
     if let Some(old) = AddressRange::new(from, range.size())
         && live.get(from) == Some(event.function)
     {
-        live.remove(old, |_, _| {});
+        live.remove(old);
     }
     AddressRange::new(to, range.size())
 }
