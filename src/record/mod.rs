@@ -34,6 +34,7 @@ mod program;
 mod recorded;
 mod recorded_process;
 mod ruby;
+mod safe_program;
 mod session;
 mod short_command;
 mod signals;

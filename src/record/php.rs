@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::recorded_process::SafeProgram;
+use super::safe_program::SafeProgram;
 use super::short_command;
 
 /// What the configuration of a PHP says of its JIT compiler.

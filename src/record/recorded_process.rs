@@ -1,29 +1,19 @@
 //! What a recorded process was: its program, its namespaces, and the version of its runtime.
-//!
-//! Programs that others choose are not run as root. CPython is asked by its own program, and runtimes by
-//! theirs for their version, only if nobody but root can change it; other users also run what they run
-//! already. The file is executed that was checked, and neither it nor its children are waited for.
 
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use jitdump::printable;
-use rustix::fs::{Mode, OFlags};
-use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::process_files::{has_same_root, ids_of, runtime_in};
+use super::safe_program::SafeProgram;
 use super::short_command;
 use crate::bytes::base_name;
 use crate::bytes::printable_path;
-use crate::files::folder::{descriptor_path, open_unchangeable};
+use crate::collections::hash::HashMap;
 use crate::files::kernel;
-use crate::files::search::without_links;
-use crate::load::running_processes::owner_of;
 use crate::runtimes::Runtime;
 
 /// Longest version in bytes.
@@ -55,7 +45,7 @@ pub struct RecordedProcess {
     pub root: Option<String>,
     /// File of its program, and its runtime, if the version can be asked for.
     #[serde(skip)]
-    program_file: Option<(PathBuf, Runtime)>,
+    program_to_ask: Option<(PathBuf, Runtime)>,
 }
 
 impl RecordedProcess {
@@ -76,30 +66,24 @@ impl RecordedProcess {
             inner_pids: ids_of(pid).into_iter().skip(1).collect(),
             namespaces: namespaces.map(|link| printable_path(&link)).collect(),
             root: (!has_same_root(pid)).then(root),
-            program_file: (is_runtime && SafeProgram::open(pid, &path).is_some())
+            program_to_ask: (is_runtime && SafeProgram::open(pid, &path).is_some())
                 .then_some((path, runtime.runtime)),
         })
     }
 }
 
-/// Adds the versions of runtimes, each of which is asked once.
+/// Adds the versions of runtimes. Each program is asked once.
 pub fn add_versions(processes: &mut [RecordedProcess]) {
-    let mut known: Vec<(PathBuf, Option<String>)> = Vec::new();
+    let mut versions: HashMap<PathBuf, Option<String>> = HashMap::default();
     for process in processes {
-        let Some((path, runtime)) = &process.program_file else {
-            continue;
-        };
-        let found = known.iter().find(|(other, _)| other == path);
-        let version = match found {
-            Some((_, version)) => version.clone(),
-            None => {
-                // The process may have ended, but its program was checked then.
-                let version = SafeProgram::of(path, true).and_then(|it| version_of(&it, *runtime));
-                known.push((path.clone(), version.clone()));
-                version
-            }
-        };
-        process.version = version;
+        if let Some((path, runtime)) = &process.program_to_ask {
+            let ask = || {
+                // The process may have ended. Its program was checked while it ran.
+                let program = SafeProgram::of_user(path)?;
+                version_of(&program, *runtime)
+            };
+            process.version = versions.entry(path.clone()).or_insert_with(ask).clone();
+        }
     }
 }
 
@@ -126,55 +110,11 @@ pub(super) fn first_line(text: &[u8]) -> Option<String> {
     Some(printable(line.get(..MAX_VERSION).unwrap_or(line)))
 }
 
-/// A program of another process that the user may run.
-#[derive(Debug)]
-pub struct SafeProgram {
-    path: PathBuf,
-    file: OwnedFd,
-}
-
-impl SafeProgram {
-    /// Opens the program of a process, by its path; `None` if the user must not run it. The path of a program in another root
-    /// directory is another program here, if there is any.
-    pub fn open(pid: u32, path: &Path) -> Option<Self> {
-        let is_own = owner_of(pid) == Some(geteuid().as_raw());
-        has_same_root(pid).then(|| Self::of(path, is_own)).flatten()
-    }
-
-    /// Opens a program that the user starts, by any path.
-    pub(super) fn started(path: &Path) -> Option<Self> {
-        Self::of(&without_links(path).ok()?, true)
-    }
-
-    /// Opens a program that only the user and root can change, or that the user runs already.
-    ///
-    /// For root, it proves nothing that a process is root's: a user's may have become that by executing another program after
-    /// its path was read. Root therefore runs only what no other user can change, and no process that others start and exchange
-    /// makes a difference.
-    pub(super) fn of(path: &Path, is_own: bool) -> Option<Self> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = match is_own && !geteuid().is_root() {
-            true => rustix::fs::open(path, flags, Mode::empty()).ok()?,
-            false => open_unchangeable(path)?,
-        };
-        let path = path.to_owned();
-        Some(Self { path, file })
-    }
-
-    /// Returns the command that runs the file that was checked, whatever is at its path by now. Its name is its path: many
-    /// runtimes look for their files beside it.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(descriptor_path(&self.file));
-        command.arg0(&self.path);
-        command
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{Mode, OFlags};
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_version_is_that_of_the_checked_file() {
@@ -196,21 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn root_runs_no_program_that_others_can_change_even_its_own_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("node");
-        fs::write(&program, "").unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o757)).unwrap();
-        let opened = SafeProgram::open(std::process::id(), &program);
-        assert_eq!(opened.is_some(), !geteuid().is_root());
-    }
-
-    #[test]
     fn programs_that_load_a_runtime_are_not_run() {
         let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /usr/lib/libpython3.13.so.1.0\n";
         let mut processes = vec![RecordedProcess::of(std::process::id(), maps).unwrap()];
         assert_eq!(processes[0].runtime, "CPython");
-        assert_eq!(processes[0].program_file, None);
+        assert_eq!(processes[0].program_to_ask, None);
         add_versions(&mut processes);
         assert_eq!(processes[0].version, None);
     }

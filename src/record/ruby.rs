@@ -11,7 +11,8 @@ use rustix::process::geteuid;
 
 use super::environment::{RUBY, ZJIT};
 use super::program::{find, search_path};
-use super::recorded_process::{SafeProgram, first_line};
+use super::recorded_process::first_line;
+use super::safe_program::SafeProgram;
 use super::short_command;
 use crate::bytes::base_name;
 use crate::files::search::without_links;

@@ -17,7 +17,7 @@ use crate::bytes::hex_digits;
 use crate::files::kernel;
 use crate::load::running_processes::owner_of;
 use crate::record::process_files;
-use crate::record::recorded_process::SafeProgram;
+use crate::record::safe_program::SafeProgram;
 use crate::record::short_command::{self, IsStopped};
 use crate::runtimes::Runtime;
 
