@@ -16,6 +16,11 @@ pub enum FileKind {
     XrayTrace,
 }
 
+impl FileKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Jitdump, Self::MonoLog, Self::XrayTrace];
+}
+
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

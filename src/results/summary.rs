@@ -269,21 +269,16 @@ impl TraceSummary {
 }
 
 impl Summary {
-    /// Returns the number of files of each type, as text.
-    fn files(&self) -> String {
-        let of_kind = |(kind, name)| {
-            let number = self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
-            (number > 0).then(|| count(number, name))
-        };
-        let kinds = [
-            (FileKind::Jitdump, "jitdump"),
-            (FileKind::MonoLog, "Mono log"),
-            (FileKind::XrayTrace, "XRay trace"),
-        ];
-        let files: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
-        match files.is_empty() {
-            true => count(0, "jitdump"),
-            false => files.join(", "),
+    /// Returns the number of files of each kind, such as `2 jitdumps, 1 Mono log`.
+    fn file_counts_text(&self) -> String {
+        let counts = FileKind::ALL.into_iter().filter_map(|kind| {
+            let files = self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
+            (files > 0).then(|| count(files, &kind.to_string()))
+        });
+        let counts: Vec<String> = counts.collect();
+        match counts.is_empty() {
+            true => count(0, &FileKind::Jitdump.to_string()),
+            false => counts.join(", "),
         }
     }
 
@@ -374,7 +369,7 @@ impl Summary {
                 let _ = write!(
                     text,
                     "{}, {} loaded, {moved}{} touched by samples, ",
-                    self.files(),
+                    self.file_counts_text(),
                     count(functions.loaded, "function"),
                     functions.touched,
                 );

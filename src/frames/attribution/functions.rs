@@ -7,7 +7,7 @@ use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::attribution::tree::{EventFunction, FunctionTree};
 use crate::frames::stream::call_tree::{NodeIndex, Weight};
-use crate::results::summary::outermost::visit_outermost;
+use crate::results::summary::outermost::{CallNode, visit_outermost};
 use crate::results::summary::profile::FunctionProfile;
 
 /// Number of callers listed for each function.
@@ -69,10 +69,13 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
     let mut samples: HashMap<(IdentityIndex, u32), (Weight, Weight)> = HashMap::default();
     let node = |index: NodeIndex| {
         let node = &tree.nodes[index];
-        (node.caller(), node.frame.function.0)
+        CallNode {
+            caller: node.caller(),
+            function: node.frame.function.0,
+        }
     };
     let own = tree.own.clone();
-    visit_outermost(own, Weight::add, node, rows.len(), |index, below| {
+    visit_outermost(own, node, rows.len(), Weight::add, |index, below| {
         let node = &tree.nodes[index];
         let EventFunction { event, function } = node.frame;
         let (_, total) = samples.entry((function, event)).or_default();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::results::summary::outermost::visit_outermost;
+use crate::results::summary::outermost::{CallNode, visit_outermost};
 use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 use crate::tools::compare::matching::identity::{Identity, base_name};
 use crate::tools::compare::matching::{AFTER, BEFORE};
@@ -348,18 +348,18 @@ impl<'s> RunTable<'s> {
             .collect();
         let first = |function: u32| firsts.get(function as usize).copied().unwrap_or_default();
         let stacks = summary.profile.stacks.iter();
-        let nodes: IndexedTable<u32, (Option<u32>, u32)> = stacks
-            .clone()
-            .map(|node| (node.caller, first(node.function)))
-            .collect();
+        let nodes = stacks.clone().map(|node| CallNode {
+            caller: node.caller,
+            function: first(node.function),
+        });
+        let nodes: IndexedTable<u32, CallNode<u32>> = nodes.collect();
         visit_outermost(
             stacks.map(|node| node.own).collect(),
-            |sum: &mut u64, samples| *sum = sum.saturating_add(samples),
             |index: u32| nodes[index],
             rows.len(),
+            |sum: &mut u64, samples| *sum = sum.saturating_add(samples),
             |index, samples| {
-                let (_, entry) = nodes[index];
-                let row = rows.get(entry as usize);
+                let row = rows.get(nodes[index].function as usize);
                 if let Some(&row) = row.filter(|row| wanted.contains(*row)) {
                     let total = totals.entry(row).or_default();
                     *total = total.saturating_add(samples);
