@@ -203,7 +203,7 @@ impl NameStyle {
         let has_place = names::needs_file(outer) || !names::source_locations(outer).is_empty();
         match location {
             Some(location) if *self == Self::Full && has_place => {
-                let own = if own.is_empty() { &b"(anonymous)"[..] } else { own };
+                let own = if own.is_empty() { ANONYMOUS.as_bytes() } else { own };
                 let (own, path) = (printable(own), printable(location.path));
                 format!("{own} {path}:{}:{}", location.line, location.column)
             }
@@ -239,10 +239,19 @@ impl NameStyle {
     }
 }
 
-/// Name for a function without a name.
+/// Name of a function without a name, where no place distinguishes it from others.
+pub(crate) const ANONYMOUS: &str = "(anonymous)";
+
+/// Name of a function without a name, by its place.
 pub(crate) fn anonymous(location: SourceLocation<'_>) -> Vec<u8> {
     let position = line_and_column(location);
-    [b"(anonymous) ", base_name(location.path), position.as_bytes()].concat()
+    [
+        ANONYMOUS.as_bytes(),
+        b" ",
+        base_name(location.path),
+        position.as_bytes(),
+    ]
+    .concat()
 }
 
 /// Returns what follows a path: the line and column if they are known.

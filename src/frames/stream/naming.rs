@@ -29,7 +29,7 @@ use crate::frames::stream::tables::{
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::name_style::NameStyle;
+use crate::results::name_style::{ANONYMOUS, NameStyle};
 
 /// Names places. There is a frame for each, in the same order.
 pub struct Namer<'a> {
@@ -418,7 +418,7 @@ impl<'a> Namer<'a> {
                 kind: own.kind,
                 is_named: !name.is_empty(),
                 name: match name.is_empty() {
-                    true => "(anonymous)".to_owned(),
+                    true => ANONYMOUS.to_owned(),
                     false => name,
                 },
                 module: own.module,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use jitdump::names;
 
+use crate::results::name_style::ANONYMOUS;
 use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 
 /// A function's name in parts.
@@ -87,7 +88,7 @@ impl<'a> Identity<'a> {
         let name = without_addresses(without_counters(recorded, text(parts.function)));
         let (name, script) = php_script(name);
         // Inlined functions without a name.
-        let name = if name == "(anonymous)" { "".into() } else { name };
+        let name = if name == ANONYMOUS { "".into() } else { name };
         let path = parts.location.map(|location| Cow::Borrowed(text(location.path)));
         let path = path.or(script);
         let known = || known.map(Cow::Borrowed);

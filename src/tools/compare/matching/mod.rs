@@ -53,7 +53,7 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
         }
     }
     table.correct_totals();
-    renames::find(&mut table);
+    renames::merge_renamed(&mut table);
     table
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::results::name_style::ANONYMOUS;
 use crate::results::summary::profile::CodeOrigin;
 use crate::tools::compare::matching::identity::base_name;
 use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable, Sizes};
@@ -31,21 +32,19 @@ struct Leftover<'t, 's> {
     callers: Callers,
 }
 
-/// Finds renamed and moved functions, and merges their rows.
-pub(super) fn find(table: &mut RunTable<'_>) {
+/// Merges the rows of functions that were renamed or moved: those of the first side go into those of the second.
+pub(super) fn merge_renamed(table: &mut RunTable<'_>) {
     let [before, after] = [BEFORE, AFTER].map(|side| leftovers(table, side));
     let mut renamed: HashMap<u32, u32> = HashMap::default();
     let mut taken: HashSet<u32> = HashSet::default();
-    let mut accept = |from: &Leftover<'_, '_>, to: &Leftover<'_, '_>| {
+    // The same name is better evidence than similar code, so it comes first.
+    for (from, to) in same_name(&before, &after)
+        .into_iter()
+        .chain(same_body(&before, &after))
+    {
         if !renamed.contains_key(&from.row) && taken.insert(to.row) {
             renamed.insert(from.row, to.row);
         }
-    };
-    for (from, to) in same_name(&before, &after) {
-        accept(from, to);
-    }
-    for (from, to) in same_body(&before, &after) {
-        accept(from, to);
     }
     table.merge(&renamed);
 }
@@ -106,7 +105,7 @@ fn same_name<'l, 't, 's>(
         let Some((from, to)) = from.zip(others.get(&key).copied().flatten()) else {
             continue;
         };
-        if key.2 != "(anonymous)" && sizes_fit(from, to) != Some(false) && shares_fit(from, to) {
+        if key.2 != ANONYMOUS && sizes_fit(from, to) != Some(false) && shares_fit(from, to) {
             pairs.push((from, to));
         }
     }

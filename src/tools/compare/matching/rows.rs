@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
+use crate::results::name_style::ANONYMOUS;
 use crate::results::summary::outermost::{CallNode, visit_outermost};
 use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 use crate::tools::compare::matching::identity::{Identity, base_name};
@@ -77,28 +78,25 @@ pub type Sizes<'s> = HashMap<&'s str, BTreeSet<u64>>;
 pub type Callers = Vec<(u32, u64)>;
 
 impl MatchedFunction {
-    /// Describes a function as it is in the later side (`is_current`) or the earlier one.
+    /// Describes a function as a run has it; `is_current` if that is a run of the second side.
     fn new(identity: &Identity<'_>, function: &FunctionProfile, is_current: bool) -> Self {
-        let name = match identity.name.is_empty() {
-            true => "(anonymous)",
-            false => &*identity.name,
+        let name = match (identity.kind, &*identity.name) {
+            // Its identity lacks the number of a module.
+            (CodeOrigin::Module, _) => &*function.name,
+            (_, "") => ANONYMOUS,
+            (_, name) => name,
         };
-        let name = match identity.kind {
-            // The number of a module is left out of its identity only.
-            CodeOrigin::Module => function.name.clone(),
-            _ => name.to_owned(),
-        };
-        let module = function.module.as_deref();
-        let module = module.filter(|_| identity.kind == CodeOrigin::Native);
-        let line = Some(identity.position.0).filter(|&line| line > 0);
+        let (line, _) = identity.position;
+        let has_module = identity.kind == CodeOrigin::Native;
+        let module_path = function.module.as_deref().filter(|_| has_module);
         Self {
-            name,
-            kind: identity.kind,
-            file: identity.path.as_deref().map(str::to_owned),
-            line: line.or(function.line),
-            runtime: function.runtime.clone().map(Cow::into_owned),
-            module: module.map(|path| base_name(path).to_owned()),
+            name: name.to_owned(),
             previous: None,
+            kind: identity.kind,
+            runtime: function.runtime.clone().map(Cow::into_owned),
+            file: identity.path.as_deref().map(str::to_owned),
+            line: Some(line).filter(|&line| line > 0).or(function.line),
+            module: module_path.map(|path| base_name(path).to_owned()),
             is_current,
         }
     }
@@ -283,7 +281,7 @@ impl<'s> RunTable<'s> {
         sorted.collect()
     }
 
-    /// Merges the function `from` of the first side into the function `to` of the second.
+    /// Merges rows of the first side into those of the second that `renamed` has for them.
     pub(super) fn merge(&mut self, renamed: &HashMap<u32, u32>) {
         for rows in &mut self.rows {
             for row in rows {
