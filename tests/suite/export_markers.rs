@@ -233,6 +233,37 @@ fn markers_of_threads_without_samples_are_on_the_main_thread() {
 }
 
 #[test]
+fn the_limit_of_markers_is_that_of_the_selected_threads() {
+    const START: u64 = 0x7f00_0000_0000;
+    let folder = scratch();
+    let dump_path = folder.path().join("jit-10.dump");
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(10, START, 0x20_0000, 0, "//anon", 1_000_000);
+    let marker = tools::text(&dump_path);
+    profile.mmap2(10, 0x7fff_0000_0000, 0x1000, 0, marker, 1_000_001);
+    profile.sample(10, 1_900_000, &[START + 0x10], None);
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 10);
+    let mut load = |tid: u32, index: u64| {
+        let at = dump.bytes.len();
+        dump.load(1_001_000 + index, START + 16 * index, index, b"f", &[0x90; 16]);
+        // After the prefix of the record and the process.
+        dump.bytes[at + 20..at + 24].copy_from_slice(&tid.to_le_bytes());
+    };
+    (0..100_001).for_each(|index| load(77, index));
+    load(10, 100_001);
+    fs::write(&dump_path, &dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    fs::write(&input, profile.finish()).unwrap();
+    let arguments = ["--clock-offset", "0", "--markers", tools::text(&input)];
+    let (all, printed) = markers(&arguments);
+    assert_eq!(all.len(), 100_000);
+    assert!(printed.contains("left out: 2 over the limit"), "{printed}");
+    let (own, printed) = markers(&[&arguments[..], &["--tid", "10"]].concat());
+    assert_eq!(own.len(), 1);
+    assert!(printed.contains("markers: 1 function compiled\n"), "{printed}");
+}
+
+#[test]
 fn garbage_collections_of_mono_are_intervals_as_long_as_its_own_reader_prints() {
     for name in ["mono-default", "mono-alloc", "mono-joined"] {
         let folder = capture::folder(name);

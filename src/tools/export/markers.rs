@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 
 use jitdump::names::SourceLocation;
-use jitdump::{Time, names, printable};
+use jitdump::{Function, Time, names, printable};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::frames::stream::frame::FrameCode;
@@ -25,7 +25,7 @@ const MAX_TID: u32 = 1 << 22;
 /// A compiled function, or a garbage collection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marker {
-    /// Position of its thread among those with samples.
+    /// Position of its thread among those with samples, which [`Markers::put_on`] sets.
     pub thread: usize,
     /// Process that logged it.
     pid: Pid,
@@ -89,21 +89,28 @@ fn limited<T>(mut events: Vec<T>, left_out: &mut LeftOut) -> Vec<T> {
     events
 }
 
+/// The first and the last time.
+type Interval = (Time, Time);
+
+fn overlap((start, end): Interval, (first, last): Interval) -> bool {
+    first <= end && start <= last
+}
+
 fn increment(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
 
-/// Times and IDs of the events that have a marker.
+/// Processes, threads and times of the events that have a marker.
 struct MarkerSelection<'f> {
     filter: &'f SampleFilter,
     /// Time of the first and the last record.
-    recorded: (Time, Time),
+    recorded: Interval,
     /// Times that the filter selects.
-    wanted: (Time, Time),
+    wanted: Interval,
 }
 
 impl<'f> MarkerSelection<'f> {
-    fn of(filter: &'f SampleFilter, recorded: Option<(Time, Time)>) -> Self {
+    fn of(filter: &'f SampleFilter, recorded: Option<Interval>) -> Self {
         Self {
             filter,
             recorded: recorded.unwrap_or((Time(0), Time::MAX)),
@@ -111,22 +118,25 @@ impl<'f> MarkerSelection<'f> {
         }
     }
 
-    /// Whether an event of a process is to be shown. An interval is if any of it is in the time.
-    fn has(&self, pid: Pid, (start, end): (Time, Time), left_out: &mut LeftOut) -> bool {
-        let overlaps = |(first, last): (Time, Time)| first <= end && start <= last;
-        if !self.filter.has_process(Some(pid)) || !overlaps(self.wanted) {
-            return false;
-        }
-        let is_recorded = overlaps(self.recorded);
+    /// Whether an event of a process is selected, also if its times or its thread are unknown. An interval is if any of it
+    /// is. `tid` is asked only if threads are selected.
+    fn has(&self, pid: Pid, times: Option<Interval>, tid: impl FnOnce() -> Option<Tid>) -> bool {
+        self.filter.has_process(Some(pid))
+            && times.is_none_or(|times| overlap(times, self.wanted))
+            && (self.filter.tids.is_empty() || tid().is_none_or(|tid| self.filter.has_thread(Some(tid))))
+    }
+
+    /// Returns the times of a selected event if any of them is in the recording, and otherwise counts it in `left_out`.
+    fn times_in_recording(&self, times: Option<Interval>, left_out: &mut LeftOut) -> Option<Interval> {
+        let Some(times) = times else {
+            increment(&mut left_out.without_time);
+            return None;
+        };
+        let is_recorded = overlap(times, self.recorded);
         if !is_recorded {
             increment(&mut left_out.outside);
         }
-        is_recorded
-    }
-
-    /// Whether an event of a thread is to be shown. Those of unknown threads are.
-    fn has_thread(&self, tid: Option<Tid>) -> bool {
-        tid.is_none() || self.filter.has_thread(tid)
+        is_recorded.then_some(times)
     }
 
     fn since_start(&self, time: Time) -> u64 {
@@ -145,7 +155,8 @@ impl Markers {
         markers
     }
 
-    /// Adds markers of compilations: of functions with samples, or of all if `has_all`.
+    /// Adds markers of compilations: of functions with samples, or of all if `has_all`. If there are too many, those of
+    /// functions with samples come first, then the earliest.
     fn add_compilations(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>, has_all: bool) {
         let functions = namer.tables.frames.iter().filter_map(|frame| match frame.code {
             FrameCode::Function(id) => Some(id),
@@ -153,73 +164,71 @@ impl Markers {
         });
         let sampled: HashSet<_> = functions.collect();
         let recording = namer.recording;
+        let files = &recording.runtime_files.used;
         let processes = &recording.profile.index.processes;
+        // In the order in which they get markers.
         let mut found: Vec<(bool, Time, Compilation)> = Vec::new();
         for compilation in recording.runtime_files.compilations(processes) {
-            let Some(time) = compilation.time else {
-                increment(&mut self.left_out.without_time);
-                continue;
-            };
             let is_sampled = sampled.contains(&compilation.function);
-            if !selection.has(compilation.pid, (time, time), &mut self.left_out) {
+            let is_wanted = is_sampled || has_all;
+            let times = compilation.time.map(|time| (time, time));
+            // The thread is only in the function's record, which is not read if it gets no marker anyway.
+            let tid = || match is_wanted {
+                true => thread_of(&function_of(files, compilation.function)?, &compilation),
+                false => None,
+            };
+            if !selection.has(compilation.pid, times, tid) {
                 continue;
             }
-            match is_sampled || has_all {
+            let Some((time, _)) = selection.times_in_recording(times, &mut self.left_out) else {
+                continue;
+            };
+            match is_wanted {
                 true => found.push((!is_sampled, time, compilation)),
                 false => increment(&mut self.left_out.without_samples),
             }
         }
         found.sort_unstable();
         for (_, time, compilation) in limited(found, &mut self.left_out) {
-            let Some((tid, event)) = named(namer, &compilation) else {
-                continue;
-            };
-            if selection.has_thread(tid) {
-                self.all.push(Marker {
-                    thread: 0,
-                    pid: compilation.pid,
-                    tid,
-                    is_elsewhere: false,
-                    time: selection.since_start(time),
-                    event,
-                });
+            if let Some((tid, event)) = named(namer, &compilation) {
+                let time = selection.since_start(time);
+                self.all.push(Marker::new(compilation.pid, tid, time, event));
             }
         }
     }
 
-    /// Adds markers of garbage collections.
+    /// Adds markers of garbage collections; if there are too many, of the longest ones.
     fn add_collections(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>) {
         let recording = namer.recording;
         let alignments = recording.runtime_files.log_alignments();
-        let mut found = Vec::new();
+        // With their durations.
+        let mut found: Vec<(u64, Marker)> = Vec::new();
         for logged in recording.logs.garbage_collections(&alignments) {
             let (pid, alignment) = (logged.pid, logged.alignment);
+            if !selection.filter.has_process(Some(pid)) {
+                continue;
+            }
             self.left_out.unpaired = self.left_out.unpaired.saturating_add(logged.unpaired);
             for collection in logged.all {
-                let times = (alignment.time(collection.start), alignment.time(collection.end));
-                if !alignment.has_times() {
-                    increment(&mut self.left_out.without_time);
-                } else if selection.has_thread(collection.tid)
-                    && selection.has(pid, times, &mut self.left_out)
-                {
-                    found.push((times, pid, collection));
+                let interval = (alignment.time(collection.start), alignment.time(collection.end));
+                let times = alignment.has_times().then_some(interval);
+                if !selection.has(pid, times, || collection.tid) {
+                    continue;
                 }
-            }
-        }
-        found.sort_by_key(|&((start, end), ..)| Reverse(end.0.saturating_sub(start.0)));
-        let kept = limited(found, &mut self.left_out).into_iter();
-        self.all
-            .extend(kept.map(|((start, end), pid, collection)| Marker {
-                thread: 0,
-                pid,
-                tid: collection.tid,
-                is_elsewhere: false,
-                time: selection.since_start(start),
-                event: MarkedEvent::Collection {
+                let Some((start, end)) = selection.times_in_recording(times, &mut self.left_out) else {
+                    continue;
+                };
+                let event = MarkedEvent::Collection {
                     generation: collection.generation,
                     end: selection.since_start(end),
-                },
-            }));
+                };
+                let marker = Marker::new(pid, collection.tid, selection.since_start(start), event);
+                found.push((end.0.saturating_sub(start.0), marker));
+            }
+        }
+        found.sort_by_key(|&(duration, _)| Reverse(duration));
+        let longest = limited(found, &mut self.left_out);
+        self.all.extend(longest.into_iter().map(|(_, marker)| marker));
     }
 
     /// Puts the markers on threads: those with samples, which are in this order.
@@ -285,13 +294,25 @@ impl Markers {
 }
 
 impl Marker {
+    /// An event of a process and, if known, a thread, at a time since the first record.
+    fn new(pid: Pid, tid: Option<Tid>, time: u64, event: MarkedEvent) -> Self {
+        Self {
+            thread: 0,
+            pid,
+            tid,
+            is_elsewhere: false,
+            time,
+            event,
+        }
+    }
+
     /// Returns the thread that logged it, if it is on another one.
     pub fn other_tid(&self) -> Option<Tid> {
         self.tid.filter(|_| self.is_elsewhere)
     }
 }
 
-/// Returns the thread of the profile that compiled a function, if known, and the function.
+/// Returns a compiled function and, if known, the thread of the profile that compiled it.
 fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, MarkedEvent)> {
     let function = function_of(&namer.recording.runtime_files.used, compilation.function)?;
     let name = namer.v8_functions.name(function.name);
@@ -308,16 +329,19 @@ fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, M
         tier: tier.map(printable),
         size: function.range.size(),
     };
-    let Pid(pid) = compilation.pid;
+    Some((thread_of(&function, compilation), event))
+}
+
+/// Returns the thread of the profile that compiled a function, if known.
+fn thread_of(function: &Function<'_>, compilation: &Compilation) -> Option<Tid> {
+    let (Pid(pid), recorded_pid) = (compilation.pid, compilation.recorded_pid);
     // Quirk: Erlang writes the lower half of a pointer (capture erlang25).
-    let tid = function.tid.filter(|&tid| tid < MAX_TID);
-    let tid = match tid {
-        tid if pid == compilation.recorded_pid => tid,
+    match function.tid.filter(|&tid| tid < MAX_TID)? {
+        tid if pid == recorded_pid => Some(Tid(tid)),
         // In a PID namespace, the runtime has other IDs than the profile.
-        Some(tid) if tid == compilation.recorded_pid => Some(pid),
+        tid if tid == recorded_pid => Some(Tid(pid)),
         _ => None,
-    };
-    Some((tid.map(Tid), event))
+    }
 }
 
 /// Returns a file, with the line and column if they are known.
