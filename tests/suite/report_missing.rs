@@ -45,6 +45,19 @@ fn kernel_time_is_missing_whatever_samples_are_selected() {
 }
 
 #[test]
+fn without_samples_there_is_no_table() {
+    let profile = capture::profile("node20");
+    for form in [&[][..], &["--markdown"]] {
+        let selection = ["report", tools::text(&profile), "--time", "100000,100001"];
+        let ran = run(&[&selection[..], form].concat());
+        assert!(ran.status.success(), "{}", said(&ran));
+        let text = String::from_utf8(ran.stdout).unwrap();
+        assert!(text.ends_with("\nno samples match\n"), "{text}");
+        assert!(!text.contains("charged") && !text.contains('|'), "{text}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_counted_in_the_samples_of_the_event() {
     let folder = scratch();
     let (profile, output) = (

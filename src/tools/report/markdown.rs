@@ -8,19 +8,20 @@ use crate::tools::report::text::described;
 impl Report {
     /// Returns the report as Markdown.
     pub fn markdown(&self) -> String {
-        let text = self.text();
-        let mut lines = text.lines();
-        let mut markdown = String::new();
-        for line in lines.by_ref().take_while(|line| !line.is_empty()) {
-            let _ = writeln!(markdown, "{}\n", escaped(line));
+        let head: Vec<String> = self.head_lines().iter().map(|line| escaped(line)).collect();
+        let mut markdown = head.join("\n\n") + "\n";
+        if self.has_samples() {
+            markdown.push('\n');
+            match self.function {
+                // It is in columns, and has source text.
+                Some(_) => write_fenced(&mut markdown, &self.body()),
+                None => self.write_table(&mut markdown),
+            }
         }
-        if self.function.is_some() {
-            // The rest is in columns, and has source text.
-            let rest: Vec<&str> = lines.collect();
-            let fence = fence(&rest);
-            let _ = writeln!(markdown, "{fence}\n{}\n{fence}", rest.join("\n"));
-            return markdown;
-        }
+        markdown
+    }
+
+    fn write_table(&self, markdown: &mut String) {
         let shares = self.shares();
         for column in &shares {
             let _ = write!(markdown, "| {} % ", column.name);
@@ -36,11 +37,17 @@ impl Report {
         if let Some(omitted) = self.omitted_text() {
             let _ = writeln!(markdown, "\n{omitted}");
         }
-        markdown
     }
 }
 
-/// Returns a fence that no line of a text ends.
+/// Writes a text as it is.
+fn write_fenced(markdown: &mut String, text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let fence = fence(&lines);
+    let _ = writeln!(markdown, "{fence}\n{}\n{fence}", lines.join("\n"));
+}
+
+/// Returns a fence that is longer than all runs of backticks at the starts of lines.
 fn fence(lines: &[&str]) -> String {
     let ticks = lines
         .iter()

@@ -22,16 +22,36 @@ pub(super) struct ShareColumn {
 impl Report {
     /// Returns the report as text.
     pub fn text(&self) -> String {
-        let mut text = self.head();
-        let is_empty = self.event.samples.samples == 0;
-        if !is_empty || self.missing.is_any() {
-            let _ = writeln!(text, "missing: {}", self.missing.text());
+        let mut text = self.head_lines().join("\n") + "\n";
+        if self.has_samples() {
+            text.push('\n');
+            text.push_str(&self.body());
         }
-        if is_empty {
-            text.push_str("no samples match\n");
-            return text;
+        text
+    }
+
+    /// Whether there is more than the head.
+    pub(super) fn has_samples(&self) -> bool {
+        self.event.samples.samples > 0
+    }
+
+    /// Returns the lines before the table or function: what is counted, what is missing, and the kinds of code, or that
+    /// there are no samples.
+    pub(super) fn head_lines(&self) -> Vec<String> {
+        let mut lines = vec![self.counted_text()];
+        if self.has_samples() || self.missing.is_any() {
+            lines.push(format!("missing: {}", self.missing.text()));
         }
-        let _ = writeln!(text, "{}\n", self.kinds_text());
+        lines.push(match self.has_samples() {
+            true => self.kinds_text(),
+            false => "no samples match".to_owned(),
+        });
+        lines
+    }
+
+    /// Returns the table, or the function.
+    pub(super) fn body(&self) -> String {
+        let mut text = String::new();
         match &self.function {
             Some(function) => self.write_function(&mut text, function),
             None => self.write_rows(&mut text),
@@ -51,7 +71,7 @@ impl Report {
     /// Returns the first lines for the end of a recording: what is missing, the kinds of code, and the rows.
     pub fn first_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if self.event.samples.samples == 0 {
+        if !self.has_samples() {
             return lines;
         }
         if self.missing.is_any() {
@@ -64,8 +84,8 @@ impl Report {
         lines
     }
 
-    /// Returns what is counted.
-    fn head(&self) -> String {
+    /// Returns what is counted, as one line.
+    fn counted_text(&self) -> String {
         let event = &self.event;
         let mut text = format!(
             "{} of {} in {}, {}",
@@ -80,7 +100,6 @@ impl Report {
         if !event.others.is_empty() {
             let _ = write!(text, "; other events (--event): {}", event.others.join(", "));
         }
-        text.push('\n');
         text
     }
 
