@@ -138,36 +138,54 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
 
     /// Writes the samples that an event stands for.
     fn write_event(&mut self, event: &EventOf<S>, out: &mut Out<'_>) -> io::Result<()> {
-        let context = &event.context;
         let Some((before, now)) = self.follow(event) else {
             return Ok(());
         };
         match event.kind {
-            EventKind::Call(step) => {
-                if before.stack != ReplayedStack::EMPTY {
-                    self.write_time(context, before, out)?;
-                }
-                match step {
-                    CallStep::Enter(_) => {
-                        self.begin_call(context, before.stack, now.stack);
-                        self.write_call(context, now.stack, out)
-                    }
-                    CallStep::Exit(_) => self.write_call_times(context, before.stack, now.stack, out),
-                }
-            }
-            EventKind::Other(other) => {
-                self.chain.restart(None);
-                self.raw.clear();
-                let (chain, raw) = (&mut self.chain, &mut self.raw);
-                let Some(sample) = self.source.sample(context, other, chain, raw) else {
-                    return Ok(());
-                };
-                if sample.is_in_calls {
-                    self.add_calls(context, now.stack);
-                }
-                self.write_sample(sample.event, context, sample.period, out)
-            }
+            EventKind::Call(step) => self.write_step(&event.context, step, before, now.stack, out),
+            EventKind::Other(other) => self.write_other(&event.context, other, now.stack, out),
         }
+    }
+
+    /// Writes the samples of an entry or exit, which has led to the stack `now`: of the time before it, and of the call that
+    /// began or those that ended.
+    fn write_step(
+        &mut self,
+        context: &EventContext,
+        step: CallStep<S::Function>,
+        before: ThreadState,
+        now: ReplayedStack,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        if before.stack != ReplayedStack::EMPTY {
+            self.write_time(context, before, out)?;
+        }
+        match step {
+            CallStep::Enter(_) => {
+                self.begin_call(context, before.stack, now);
+                self.write_call(context, now, out)
+            }
+            CallStep::Exit(_) => self.write_call_times(context, before.stack, now, out),
+        }
+    }
+
+    /// Writes the sample of an event in `stack` that is no call, if its source makes one.
+    fn write_other(
+        &mut self,
+        context: &EventContext,
+        event: S::Other,
+        stack: ReplayedStack,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        self.clear_chain();
+        let (chain, raw) = (&mut self.chain, &mut self.raw);
+        let Some(sample) = self.source.sample(context, event, chain, raw) else {
+            return Ok(());
+        };
+        if sample.is_in_calls {
+            self.add_calls(context, stack);
+        }
+        self.write_sample(sample.event, context, sample.period, out)
     }
 
     /// Attributes the time since the last entry or exit to the thread's stack.
@@ -256,10 +274,15 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
         Ok(())
     }
 
-    /// Starts a chain with the calls of a stack.
-    fn start_chain(&mut self, context: &EventContext, stack: ReplayedStack) {
+    /// Starts a chain without calls.
+    fn clear_chain(&mut self) {
         self.chain.restart(None);
         self.raw.clear();
+    }
+
+    /// Starts a chain with the calls of a stack.
+    fn start_chain(&mut self, context: &EventContext, stack: ReplayedStack) {
+        self.clear_chain();
         self.add_calls(context, stack);
     }
 
