@@ -49,8 +49,8 @@ impl PidResolver {
         Self { descendants, mapped }
     }
 
-    /// Returns the process that `pid` means in `dump`, whose header contains `header_pid`; `None` if there
-    /// are several candidates.
+    /// Returns the process of the profile that `pid` means in `dump`, whose header contains `header_pid`; `None` if there
+    /// are several candidates. They differ in containers only.
     pub fn process_of(
         &self,
         dump: &FoundFile,
@@ -58,18 +58,18 @@ impl PidResolver {
         pid: u32,
         processes: &Processes,
     ) -> Option<Pid> {
-        let says = Pid(pid);
+        let same = Pid(pid);
         let Some((&first, others)) = dump.pids.split_first() else {
-            return Some(says);
+            return Some(same);
         };
-        if self.mapped.contains(&(dump.file.file_id(), says)) {
-            return Some(says);
+        if self.mapped.contains(&(dump.file.file_id(), same)) {
+            return Some(same);
         }
         if pid == header_pid {
             return Some(first);
         }
-        if processes.descends(says, first) {
-            return Some(says);
+        if processes.descends(same, first) {
+            return Some(same);
         }
         // A child in another PID namespace.
         match (others, self.descendants.get(&first)) {

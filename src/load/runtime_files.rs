@@ -300,8 +300,8 @@ impl<'a> RuntimeFiles<'a> {
         // A move frees what nothing else was loaded to since.
         let has_moves = self.used.iter().any(|used| used.code.has_moves());
         let few = (profile.profile.data.len() / RECORDS_OF_FUNCTION).max(FEW_FUNCTIONS);
-        let few = usize::try_from(few).unwrap_or(usize::MAX);
-        if has_moves || self.loads().nth(few).is_none() {
+        let mut further = self.loads().skip(usize::try_from(few).unwrap_or(usize::MAX));
+        if has_moves || further.next().is_none() {
             return None;
         }
         let mut code = RangeSet::with_gap(GAP);

@@ -12,8 +12,8 @@ use std::ops::{ControlFlow, Range};
 use jitdump::history::{Builder, History};
 use jitdump::{Address, AddressRange, RuntimeTime, Time};
 
-use crate::code::process::SpaceId;
-use crate::code::samples::Samples;
+use crate::code::process::{Processes, SpaceId};
+use crate::code::samples::{Located, SampleRecord, Samples};
 use crate::code::timeline::{FileIndex, Lookup, PlacedCode, Timeline};
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::units::Pid;
@@ -108,28 +108,13 @@ impl LiveCode {
         let mut windows = Windows::default();
         let mut room = MAX_SCANNED;
         samples.try_for_each(|located| {
-            let (Some(pid), Some(time)) = (located.pid, located.time) else {
-                return ControlFlow::Continue(());
-            };
-            let Some(code) = self.processes.get(&pid) else {
-                return ControlFlow::Continue(());
-            };
-            // Code inherited by a forked process is in the events of its parent, not in its own.
-            let is_own = |&space: &SpaceId| processes.space(space).parent.is_none();
-            let Some(space) = located.space.filter(is_own) else {
-                return ControlFlow::Continue(());
-            };
-            let ip = located.content.user_ip();
-            // The kernel puts the sampled address before the callers, which are return addresses.
-            let chain = located.content.sample.chain_addresses();
-            let callers = chain.filter(|&caller| Some(caller) != ip);
-            let calls = callers.map(|caller| Address(caller.0.saturating_sub(1)));
-            for address in ip.into_iter().chain(calls) {
-                if maps.at(space, address, time) == Lookup::File {
-                    continue;
-                }
-                if !code.add_windows(address, time, &mut room, &mut windows.all) {
-                    windows.unchecked = windows.unchecked.saturating_add(1);
+            if let Some((code, space, time)) = self.code_of(located, processes) {
+                for address in sampled_addresses(&located.content) {
+                    if maps.at(space, address, time) != Lookup::File
+                        && !code.add_windows(address, time, &mut room, &mut windows.all)
+                    {
+                        windows.unchecked = windows.unchecked.saturating_add(1);
+                    }
                 }
             }
             ControlFlow::Continue(())
@@ -137,6 +122,29 @@ impl LiveCode {
         windows.all.sort_by_key(|window| window.file);
         windows
     }
+
+    /// Returns the code of a sample's process, and the address space and time of the sample; `None` if any is unknown.
+    fn code_of(
+        &self,
+        located: &Located<SampleRecord<'_>>,
+        processes: &Processes,
+    ) -> Option<(&ProcessCode, SpaceId, Time)> {
+        let (pid, time) = (located.pid?, located.time?);
+        let code = self.processes.get(&pid)?;
+        // Code inherited by a forked process is in the events of its parent, not in its own.
+        let is_own = |&space: &SpaceId| processes.space(space).parent.is_none();
+        Some((code, located.space.filter(is_own)?, time))
+    }
+}
+
+/// Returns the address of a sample, if it is in user space, and those of the calls in its chain.
+fn sampled_addresses(content: &SampleRecord<'_>) -> impl Iterator<Item = Address> {
+    let ip = content.user_ip();
+    // The kernel puts the sampled address before the callers, which are return addresses.
+    let chain = content.sample.chain_addresses();
+    let callers = chain.filter(move |&caller| Some(caller) != ip);
+    let calls = callers.map(|caller| Address(caller.0.saturating_sub(1)));
+    ip.into_iter().chain(calls)
 }
 
 impl ProcessCode {
@@ -218,41 +226,38 @@ impl Windows {
     /// Returns the offsets from `least` up that match the most samples in the code of some files; `None` without such
     /// samples.
     pub fn plateau(&self, files: &[FileIndex], least: i64) -> Option<Plateau> {
-        let of_files = files.iter().flat_map(|&file| self.of_file(file));
-        let of_files = of_files.filter(|window| window.to >= least);
+        let windows = files.iter().flat_map(|&file| self.of_file(file));
         let mut least_score: u32 = 0;
-        let mut steps: Vec<(i64, bool)> = Vec::new();
-        for window in of_files {
+        // Offsets from which a window matches (1), or no longer does (-1).
+        let mut changes: Vec<(i64, i32)> = Vec::new();
+        for window in windows.filter(|window| window.to >= least) {
             match window.from <= least {
                 true => least_score = least_score.saturating_add(1),
-                false => steps.push((window.from, true)),
+                false => changes.push((window.from, 1)),
             }
-            steps.extend(window.to.checked_add(1).map(|end| (end, false)));
+            changes.extend(window.to.checked_add(1).map(|end| (end, -1)));
         }
-        if steps.is_empty() {
+        if changes.is_empty() {
             return None;
         }
-        steps.sort_unstable();
+        changes.sort_unstable();
         let mut scores = vec![(least, least_score)];
         let mut score = least_score;
-        for steps in steps.chunk_by(|one, other| one.0 == other.0) {
-            for &(_, is_start) in steps {
-                score = if is_start {
-                    score.saturating_add(1)
-                } else {
-                    score.saturating_sub(1)
-                };
+        for (offset, change) in changes {
+            score = score.saturating_add_signed(change);
+            match scores.last_mut() {
+                Some(last) if last.0 == offset => last.1 = score,
+                _ => scores.push((offset, score)),
             }
-            scores.extend(steps.first().map(|&(from, _)| (from, score)));
         }
-        let score = scores.iter().map(|&(_, score)| score).max()?;
-        let low = scores.iter().find(|&&(_, each)| each == score)?.0;
-        let last = scores.iter().rposition(|&(_, each)| each == score)?;
-        let high = scores.get(last.saturating_add(1));
+        let best = scores.iter().map(|&(_, score)| score).max()?;
+        let &(low, _) = scores.iter().find(|&&(_, score)| score == best)?;
+        let last = scores.iter().rposition(|&(_, score)| score == best)?;
+        let after = scores.get(last.saturating_add(1));
         Some(Plateau {
             low,
-            high: high.map_or(i64::MAX, |&(next, _)| next.saturating_sub(1)),
-            score,
+            high: after.map_or(i64::MAX, |&(offset, _)| offset.saturating_sub(1)),
+            score: best,
             least_score,
             scores,
         })
@@ -278,7 +283,6 @@ impl Plateau {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::process::Processes;
     use crate::perf::Profile;
     use crate::perf::record;
     use crate::perf::testing;

@@ -194,21 +194,23 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Returns the parts of `range` that still have an inherited function.
+    /// Returns the parts of `range` that still have an inherited function, or may have it if there are too many ranges to
+    /// check.
     fn inherited_pieces(&mut self, function: FunctionId, range: AddressRange) -> Vec<AddressRange> {
         let Some((parent, time)) = self.parent else {
             return Vec::new();
         };
         let gaps = self.code.gaps(range, |_| true).into_iter();
-        let visible = |gap| self.memory.gaps(gap, MemoryKind::hides_inherited);
-        let visible: Vec<AddressRange> = gaps.flat_map(visible).collect();
-        let found = self
-            .timeline
-            .pieces_of(function, parent, time, visible.clone(), self.pieces);
-        found.unwrap_or_else(|| {
-            self.timeline.faults.add(Issue::MovesNotFollowed, 0);
-            visible
-        })
+        let unhidden = gaps.flat_map(|gap| self.memory.gaps(gap, MemoryKind::hides_inherited));
+        let visible: Vec<AddressRange> = unhidden.collect();
+        let timeline = &mut *self.timeline;
+        match timeline.pieces_of(function, parent, time, visible.clone(), self.pieces) {
+            Some(pieces) => pieces,
+            None => {
+                timeline.faults.add(Issue::MovesNotFollowed, 0);
+                visible
+            }
+        }
     }
 }
 

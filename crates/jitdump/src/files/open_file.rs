@@ -258,7 +258,7 @@ fn refuse_holes(file: &File, metadata: &Metadata, max_holes: u64) -> io::Result<
     let len = metadata.len();
     // Files compressed by the file system also have fewer blocks.
     let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(max_holes) < len;
-    if may_be_sparse && holes(file, len, max_holes)? > max_holes {
+    if may_be_sparse && bytes_in_holes(file, len, max_holes)? > max_holes {
         return Err(io::Error::other(format!(
             "is sparse: more than {} MiB of its {len} bytes are holes",
             max_holes >> 20
@@ -267,8 +267,8 @@ fn refuse_holes(file: &File, metadata: &Metadata, max_holes: u64) -> io::Result<
     Ok(())
 }
 
-/// Returns the bytes of a file that are in holes. Stops counting above `max_holes`.
-fn holes(file: &File, len: u64, max_holes: u64) -> io::Result<u64> {
+/// Returns how many of the `len` bytes of a file are in holes. Stops counting above `max_holes`.
+fn bytes_in_holes(file: &File, len: u64, max_holes: u64) -> io::Result<u64> {
     let (mut holes, mut at): (u64, u64) = (0, 0);
     while at < len && holes <= max_holes {
         let data = next_data(file, at, len)?;

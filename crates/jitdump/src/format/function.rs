@@ -111,8 +111,8 @@ impl<'a> Function<'a> {
         let mut read = |location: Option<RecordLocation>,
                         parse: &dyn Fn(&'a [u8]) -> Option<ParsedDebugInfo<'a>>| {
             let location = location?;
-            let lines = parse(records.contents.of(location)?);
-            normalised(lines, function.size, location, &mut found.faults)
+            let parsed = parse(records.contents.of(location)?);
+            normalised(parsed, function.size, location, &mut found.faults)
         };
         let by_lists = |content| debug_info2::parse(content, function.size, endian);
         let by_entries =
@@ -259,35 +259,39 @@ fn has_declaration(info: &DebugInfo<'_>) -> bool {
     function.is_some_and(|function| !function.name.is_empty() || function.file.is_some())
 }
 
-/// Normalises the debug information of a function of `size` bytes, and counts its faults; `None` if there is none.
+/// Normalises the debug information of a function of `size` bytes that was parsed at `location`, and counts its faults.
+/// `parsed` is `None` if none of it can be read.
 fn normalised<'a>(
-    lines: Option<ParsedDebugInfo<'a>>,
+    parsed: Option<ParsedDebugInfo<'a>>,
     size: u32,
     location: RecordLocation,
     faults: &mut Tally<Fault>,
 ) -> Option<DebugInfo<'a>> {
-    let Some(mut lines) = lines else {
+    let Some(mut parsed) = parsed else {
         faults.add(Fault::BadDebugInfo, location.offset);
         return None;
     };
-    if lines.is_partial {
+    if parsed.is_partial {
         faults.add(Fault::BadDebugInfo, location.offset);
     }
-    let dropped = lines.info.normalise(size);
+    let dropped = parsed.info.normalise(size);
     for (fault, count) in [
-        (Fault::RepairedFileName, lines.repaired),
-        (Fault::LineOutside, lines.outside.saturating_add(dropped.rows)),
+        (Fault::RepairedFileName, parsed.repaired),
+        (Fault::LineOutside, parsed.outside.saturating_add(dropped.rows)),
         (
             Fault::LineInvalid,
-            lines
+            parsed
                 .invalid
                 .saturating_add(dropped.files)
                 .saturating_add(dropped.lines),
         ),
-        (Fault::CallInvalid, lines.calls_lost.saturating_add(dropped.calls)),
+        (
+            Fault::CallInvalid,
+            parsed.calls_lost.saturating_add(dropped.calls),
+        ),
         (
             Fault::RangeInvalid,
-            lines.ranges_unpaired.saturating_add(dropped.ranges),
+            parsed.ranges_unpaired.saturating_add(dropped.ranges),
         ),
         (Fault::CallInsideLine, dropped.borders),
     ] {
@@ -295,7 +299,7 @@ fn normalised<'a>(
             faults.add_many(fault, count, location.offset);
         }
     }
-    Some(lines.info)
+    Some(parsed.info)
 }
 
 #[cfg(test)]

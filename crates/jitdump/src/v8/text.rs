@@ -149,6 +149,7 @@ fn utf16_width(byte: u8) -> u32 {
     }
 }
 
+/// Returns the offset of each line's first byte.
 fn line_starts(bytes: &[u8]) -> Vec<u32> {
     let mut lines = vec![0];
     let mut from = 0usize;

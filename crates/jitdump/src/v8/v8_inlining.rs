@@ -139,7 +139,7 @@ impl<'a> InliningEvidence<'_, 'a> {
             let near: HashSet<TextPosition> = near.map(|function| function.start).collect();
             all.retain(|function| function.path == own.path || !near.contains(&function.start));
         }
-        all.extend(self.in_script(own.path, position));
+        all.extend(self.candidate_at(own.path, position));
         if position == own.start || (position > own.start && !self.has_extent(own)) {
             all.push(own);
         }
@@ -157,7 +157,7 @@ impl<'a> InliningEvidence<'_, 'a> {
     }
 
     /// Returns the function of a script at a position, unless its baseline code lacks the position.
-    fn in_script(&self, path: &'a [u8], position: TextPosition) -> Option<InliningCandidate<'a>> {
+    fn candidate_at(&self, path: &'a [u8], position: TextPosition) -> Option<InliningCandidate<'a>> {
         let script = self.scripts.get(path)?;
         let offset = script.text().offset(position)?;
         if !script.is_token_start(offset) {
@@ -165,6 +165,7 @@ impl<'a> InliningEvidence<'_, 'a> {
         }
         let index = script.function_at(offset);
         let start = match index {
+            // The script itself.
             0 => TextPosition { line: 1, column: 1 },
             _ => script
                 .text()
@@ -318,7 +319,7 @@ impl<'a> InliningSearch<'_, 'a> {
             .scripts
             .keys()
             .filter(|&&path| path != self.own.path);
-        let found = others.filter_map(|path| self.evidence.in_script(path, position));
+        let found = others.filter_map(|path| self.evidence.candidate_at(path, position));
         let mut found: Vec<_> = found.collect();
         found.sort_unstable();
         found
