@@ -62,6 +62,15 @@ pub struct Selection {
     pub lookups: u64,
 }
 
+/// Numbers of functions and symbols that samples hit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TouchedCounts {
+    /// Functions. A moved function counts once per address.
+    pub functions: u64,
+    /// Symbols of perf maps.
+    pub symbols: u64,
+}
+
 impl Selection {
     /// Adds the selection from other samples of the same profile.
     fn merge(&mut self, other: Self) {
@@ -91,12 +100,14 @@ impl Selection {
         self.lookups += other.lookups;
     }
 
-    /// Returns the number of mappings and the number of symbols that samples hit. Valid only before
-    /// [`Selection::add_all`].
-    pub fn marked(&self) -> (u64, u64) {
+    /// Returns what samples hit. Valid only before [`Selection::add_all`].
+    pub fn touched_counts(&self) -> TouchedCounts {
         let functions = self.mappings.iter().filter(|&&is_touched| is_touched).count();
         let symbols: HashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
-        (functions as u64, symbols.len() as u64)
+        TouchedCounts {
+            functions: functions as u64,
+            symbols: symbols.len() as u64,
+        }
     }
 
     /// Adds all code that no sample hits.

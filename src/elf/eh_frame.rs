@@ -211,6 +211,7 @@ impl<'a> EhFrame<'a> {
         Some(Address(self.address.0.wrapping_add(position)))
     }
 
+    /// Parses a CIE with this content; `None` if it is invalid, or not valid at another address.
     fn cie(self, content: &'a [u8]) -> Option<Cie<'a>> {
         let mut reader = Reader::new(content, self.endian);
         if reader.u32()? != 0 || content.len() > MAX_CIE_SIZE {
@@ -221,14 +222,16 @@ impl<'a> EhFrame<'a> {
             return None;
         }
         let augmentation = reader.c_string()?;
-        let before = reader.rest();
-        uleb128(&mut reader)?;
-        uleb128(&mut reader)?;
+        let from_factors = reader.rest();
+        let _code_alignment = uleb128(&mut reader)?;
+        let _data_alignment = uleb128(&mut reader)?;
+        // The register of the return address.
         match version {
             1 => reader.skip(1)?,
             _ => uleb128(&mut reader).map(|_| ())?,
         }
-        let factors = before.get(..before.len().checked_sub(reader.rest().len())?)?;
+        let size = from_factors.len().checked_sub(reader.rest().len())?;
+        let factors = from_factors.get(..size)?;
         let mut pointers = dw::DW_EH_PE_absptr;
         let has_augmentation_data = augmentation.first() == Some(&b'z');
         if has_augmentation_data {

@@ -97,7 +97,7 @@ fn inject_recording(
             (None, selector.walk(&index.marks, advance))
         }
     };
-    let touched = selection.marked();
+    let touched = selection.touched_counts();
     if options.all || index.has_aux {
         selection.add_all(timeline);
     }

@@ -9,7 +9,7 @@ use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
-use crate::code::selection::{Selection, SpaceCounts};
+use crate::code::selection::{Selection, SpaceCounts, TouchedCounts};
 use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
@@ -42,8 +42,8 @@ pub struct SummaryInput<'a> {
     pub unwound: &'a Unwound,
     /// Code hit by samples.
     pub selection: &'a Selection,
-    /// Numbers of functions and of symbols hit by samples.
-    pub touched: (u64, u64),
+    /// What of it samples alone have hit.
+    pub touched: TouchedCounts,
     /// Objects that were written.
     pub objects: &'a Objects,
     /// Mappings that were too complex to trim.
@@ -77,7 +77,7 @@ impl SummaryInput<'_> {
             functions: FunctionSummary {
                 loaded: self.used().iter().map(|used| used.counts.loads).sum(),
                 moved: self.used().iter().map(|used| used.counts.moves).sum(),
-                touched: self.touched.0,
+                touched: self.touched.functions,
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
@@ -90,7 +90,7 @@ impl SummaryInput<'_> {
                     .iter()
                     .map(|used| used.map.symbols.len() as u64)
                     .sum(),
-                touched: self.touched.1,
+                touched: self.touched.symbols,
                 written: self.objects.symbols,
                 objects: self.objects.symbol_objects,
             },
@@ -392,11 +392,16 @@ fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummary> {
         maps,
         ..
     } = recording;
-    let mut counts: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
-    let mut add = |tier: Option<_>, functions, samples: u32| {
-        let (all_functions, all_samples) = counts.entry(tier.unwrap_or(UNKNOWN_TIER)).or_default();
-        *all_functions += functions;
-        *all_samples += u64::from(samples);
+    let mut summaries: BTreeMap<&[u8], TierSummary> = BTreeMap::new();
+    let mut add = |tier: Option<_>, functions: u64, samples: u32| {
+        let tier = tier.unwrap_or(UNKNOWN_TIER);
+        let summary = summaries.entry(tier).or_insert_with(|| TierSummary {
+            tier: printable(tier),
+            functions: 0,
+            samples: 0,
+        });
+        summary.functions += functions;
+        summary.samples += u64::from(samples);
     };
     let mut seen = HashSet::default();
     let hits = timeline.mappings().iter().zip(&selection.hits);
@@ -411,14 +416,7 @@ fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummary> {
             add(symbol.tier(), 1, samples);
         }
     }
-    let mut tiers: Vec<TierSummary> = counts
-        .into_iter()
-        .map(|(tier, (functions, samples))| TierSummary {
-            tier: printable(tier),
-            functions,
-            samples,
-        })
-        .collect();
+    let mut tiers: Vec<TierSummary> = summaries.into_values().collect();
     tiers.sort_by_key(|tier| Reverse(tier.samples));
     tiers
 }

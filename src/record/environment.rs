@@ -293,20 +293,18 @@ pub fn find_java_agent() -> Option<PathBuf> {
         "/usr/lib/linux-tools",
     ];
     const NAME: &str = "libperf-jvmti.so";
+    const KERNEL_TOOLS: &[u8] = b"linux-tools";
     // Ubuntu has a folder for each kernel.
-    let of_kernels = ["/usr/lib", "/usr/lib/linux-tools"]
+    let entries = ["/usr/lib", "/usr/lib/linux-tools"]
         .into_iter()
         .flat_map(std::fs::read_dir)
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()));
-    let mut of_kernels: Vec<PathBuf> = of_kernels
-        .filter(|path| {
-            path.as_os_str()
-                .as_bytes()
-                .windows(11)
-                .any(|part| part == b"linux-tools")
-        })
-        .collect();
+        .flatten();
+    let is_of_kernel = |path: &PathBuf| {
+        let mut parts = path.as_os_str().as_bytes().windows(KERNEL_TOOLS.len());
+        parts.any(|part| part == KERNEL_TOOLS)
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut of_kernels: Vec<PathBuf> = paths.filter(is_of_kernel).collect();
     of_kernels.sort();
     let home = std::env::home_dir().map(|home| home.join("lib64"));
     let folders = FOLDERS.into_iter().map(PathBuf::from);

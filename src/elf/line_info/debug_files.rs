@@ -33,9 +33,10 @@ impl<'a, 'c> DebugFiles<'a, 'c> {
         let Some(id) = skeleton.dwo_id else {
             return Ok(None);
         };
-        let found = self.split.binary_search_by_key(&id.0, |(id, _)| id.0);
-        let Some((index, (_, dwarf))) = found.ok().and_then(|index| Some((index, self.split.get(index)?)))
-        else {
+        let Ok(index) = self.split.binary_search_by_key(&id.0, |(id, _)| id.0) else {
+            return Ok(None);
+        };
+        let Some((_, dwarf)) = self.split.get(index) else {
             return Ok(None);
         };
         let mut units = dwarf.units();

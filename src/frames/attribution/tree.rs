@@ -5,6 +5,7 @@ use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::Tables;
 use crate::frames::stream::call_tree::{CallTree, CallTreeNode, NodeIndex, StackPosition, Weight};
+use crate::frames::stream::tables::StackIndex;
 
 /// A function in the stacks of one event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,35 +30,24 @@ pub struct FunctionTree {
 impl FunctionTree {
     /// Builds the tree of a profile of so many bytes.
     pub fn of(tables: &Tables, counts: &SamplesByStack, namer: &mut IdentityNamer<'_>, bytes: u64) -> Self {
-        let mut tree = CallTree::of_profile(bytes);
+        let mut builder = TreeBuilder {
+            tables,
+            namer,
+            tree: CallTree::of_profile(bytes),
+            positions: tables.stacks.map(|_| (u32::MAX, StackPosition::Outside)),
+            unplaced: Vec::new(),
+        };
         let mut own: IndexedTable<NodeIndex, Weight> = IndexedTable::default();
         let mut without_callers: u64 = 0;
-        // Positions of stacks, each with the event that it is for.
-        let mut known = tables.stacks.map(|_| (u32::MAX, StackPosition::Outside));
         let mut counts: Vec<_> = counts.iter().collect();
         counts.sort_unstable_by_key(|&(event, stack, thread, _)| (event, stack, thread));
-        let mut inner = Vec::new();
         for (event, stack, _, weight) in counts {
-            let Some(sampled) = stack else { continue };
-            let mut outer = stack;
-            while let Some(stack) = outer.filter(|&stack| known[stack].0 != event) {
-                inner.push(stack);
-                outer = tables.stacks[stack].caller;
-            }
-            let mut position = outer.map_or(StackPosition::Outside, |stack| known[stack].1);
-            for stack in inner.drain(..).rev() {
-                for function in namer.count_functions_of(&tables.frames[tables.stacks[stack].frame]) {
-                    position = tree.child(position, EventFunction { event, function });
-                }
-                known[stack] = (event, position);
-            }
-            let node = match position {
+            let Some(stack) = stack else { continue };
+            let node = match builder.position_of(event, stack) {
                 StackPosition::Node(node) => Some(node),
                 StackPosition::Outside | StackPosition::NoRoom => {
                     without_callers = without_callers.saturating_add(weight.samples);
-                    let frame = &tables.frames[tables.stacks[sampled].frame];
-                    let innermost = namer.count_functions_of(frame).last();
-                    innermost.and_then(|function| tree.root(EventFunction { event, function }))
+                    builder.node_without_callers(event, stack)
                 }
             };
             if let Some(node) = node {
@@ -67,7 +57,7 @@ impl FunctionTree {
                 own[node].add(weight);
             }
         }
-        let nodes = tree.into_nodes();
+        let nodes = builder.tree.into_nodes();
         while own.len() < nodes.len() {
             own.push(Weight::default());
         }
@@ -76,5 +66,43 @@ impl FunctionTree {
             own,
             without_callers,
         }
+    }
+}
+
+/// The tree while stacks are added, those of one event after the other.
+struct TreeBuilder<'b, 'a> {
+    tables: &'b Tables,
+    namer: &'b mut IdentityNamer<'a>,
+    tree: CallTree<EventFunction>,
+    /// Positions of stacks, each with the event that it is for.
+    positions: IndexedTable<StackIndex, (u32, StackPosition)>,
+    /// Stacks without a position yet, from the innermost one outwards.
+    unplaced: Vec<StackIndex>,
+}
+
+impl TreeBuilder<'_, '_> {
+    /// Returns the position of a stack in the tree of an event. Adds its functions that are not there yet.
+    fn position_of(&mut self, event: u32, stack: StackIndex) -> StackPosition {
+        let mut outer = Some(stack);
+        while let Some(stack) = outer.filter(|&stack| self.positions[stack].0 != event) {
+            self.unplaced.push(stack);
+            outer = self.tables.stacks[stack].caller;
+        }
+        let mut position = outer.map_or(StackPosition::Outside, |stack| self.positions[stack].1);
+        for stack in self.unplaced.drain(..).rev() {
+            let frame = &self.tables.frames[self.tables.stacks[stack].frame];
+            for function in self.namer.count_functions_of(frame) {
+                position = self.tree.child(position, EventFunction { event, function });
+            }
+            self.positions[stack] = (event, position);
+        }
+        position
+    }
+
+    /// Returns the node of the innermost function of a stack, without its callers.
+    fn node_without_callers(&mut self, event: u32, stack: StackIndex) -> Option<NodeIndex> {
+        let frame = &self.tables.frames[self.tables.stacks[stack].frame];
+        let function = self.namer.count_functions_of(frame).last()?;
+        self.tree.root(EventFunction { event, function })
     }
 }

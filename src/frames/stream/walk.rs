@@ -234,34 +234,25 @@ impl SampleWalk<'_> {
                 // The entries are the same, but in another part of the machine, or only one of the chains returns there.
                 known = 0;
             }
-            let (place, times) = match entry {
-                ChainEntry::Marker(marker) => {
-                    mode = Mode::of_marker(marker);
-                    (None, ALWAYS)
-                }
-                ChainEntry::Cookie => {
-                    has_cookie = true;
-                    (None, ALWAYS)
-                }
+            let (mut place, mut times) = (None, ALWAYS);
+            match entry {
+                ChainEntry::Marker(marker) => mode = Mode::of_marker(marker),
+                ChainEntry::Cookie => has_cookie = true,
                 ChainEntry::Address(address) => {
                     // The first address is that of the sample.
                     let is_first = *first.get_or_insert(index) == index;
-                    if is_first && Some(address) == sample.ip {
-                        (None, ALWAYS)
-                    } else {
-                        // A return address may be the first one after the code of the caller. A page fault or a signal may have
-                        // interrupted the first instruction of a function.
-                        let before = u64::from(!is_interrupted);
-                        let address = Address(address.0.saturating_sub(before));
-                        let (place, times) = self.place(mode, located.space, address, time, false);
+                    if !is_first || Some(address) != sample.ip {
+                        let (caller, caller_times) =
+                            self.place_of_caller(mode, located.space, address, time, is_interrupted);
                         // Quirk: a precise event (`cycles:P`, perf's default where the CPU has it) is sampled at the instruction
                         // that caused it, but the call chain starts where the interrupt came a little later
                         // (`setup_pebs_fixed_sample_data` in the kernel's arch/x86/events/intel/ds.c, `perf_ibs_handle_irq`).
-                        let is_sampled = is_first && leaf.is_some_and(|leaf| leaf.code == place.code);
-                        ((!is_sampled).then_some(place), times)
+                        let is_sampled = is_first && leaf.is_some_and(|leaf| leaf.code == caller.code);
+                        place = (!is_sampled).then_some(caller);
+                        times = caller_times;
                     }
                 }
-            };
+            }
             self.new_entries.push(KnownEntry {
                 mode,
                 is_interrupted,
@@ -276,6 +267,22 @@ impl SampleWalk<'_> {
         let position = self.add_entries(key, words, known, first);
         let innermost = self.new_entries.iter().find_map(|entry| entry.place);
         (position, innermost)
+    }
+
+    /// Returns the place of an address in a call chain, and times around `time` at which it is the same.
+    fn place_of_caller(
+        &mut self,
+        mode: Mode,
+        space: Option<SpaceId>,
+        address: Address,
+        time: Time,
+        is_interrupted: bool,
+    ) -> (FrameAddress, Range<Time>) {
+        // A return address may be the first one after the code of the caller. A page fault or a signal may have interrupted
+        // the first instruction of a function.
+        let before = u64::from(!is_interrupted);
+        let address = Address(address.0.saturating_sub(before));
+        self.place(mode, space, address, time, false)
     }
 
     /// Adds the new entries of a call chain to the tree, as callees of the outermost `known` entries, and those further

@@ -110,6 +110,7 @@ fn check_events(log: &Log<'_>, index: &LogIndex<'_>, findings: &mut Findings) {
 }
 
 /// Checks events one after the other.
+#[derive(Default)]
 struct EventChecker {
     /// Start addresses of code, and whether that code has a name.
     code: HashMap<Address, bool>,
@@ -131,6 +132,7 @@ struct EventChecker {
 }
 
 impl EventChecker {
+    /// Starts with the code of the whole log.
     fn new(index: &LogIndex<'_>) -> Self {
         let mut code = HashMap::default();
         for function in &index.code.functions {
@@ -138,14 +140,7 @@ impl EventChecker {
         }
         Self {
             code,
-            known: HashSet::default(),
-            used_before_known: HashSet::default(),
-            calls: HashMap::default(),
-            waiting: HashSet::default(),
-            collecting: HashSet::default(),
-            is_stopped: false,
-            counters: HashSet::default(),
-            undescribed: HashSet::default(),
+            ..Self::default()
         }
     }
 

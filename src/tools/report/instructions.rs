@@ -178,7 +178,7 @@ fn instructions(
     let starts = disassembler.starts(&bytes);
     let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
     let ranges: Vec<(usize, usize)> = starts.iter().copied().zip(ends).collect();
-    let shown = shown(&ranges, samples);
+    let shown = instructions_to_show(&ranges, samples);
     let offsets: Vec<u64> = shown.iter().map(|&(start, _)| start as u64).collect();
     let texts: Vec<Disassembled> = shown
         .iter()
@@ -228,8 +228,9 @@ fn samples_in(samples: &Offsets, from: usize, to: usize) -> Weight {
     found
 }
 
-/// Returns the instructions to show: all, or those with most samples and those around them.
-fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
+/// Returns the ranges of the instructions to show, at most [`MAX_INSTRUCTIONS`]: all, or those with most samples and then
+/// those around them.
+fn instructions_to_show(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
     if ranges.len() <= MAX_INSTRUCTIONS {
         return ranges.to_vec();
     }
@@ -304,8 +305,8 @@ mod tests {
     #[test]
     fn copies_of_up_to_2000_instructions_are_shown_whole() {
         let none = Offsets::new();
-        assert_eq!(shown(&ranges(2000), &none), ranges(2000));
-        assert_eq!(shown(&ranges(2001), &none), []);
+        assert_eq!(instructions_to_show(&ranges(2000), &none), ranges(2000));
+        assert_eq!(instructions_to_show(&ranges(2001), &none), []);
     }
 
     #[test]
@@ -319,10 +320,10 @@ mod tests {
             (4 * at, weight)
         };
         let all: Offsets = (0..3000).map(samples).collect();
-        assert_eq!(shown(&ranges(3000), &all), ranges(3000)[1000..]);
+        assert_eq!(instructions_to_show(&ranges(3000), &all), ranges(3000)[1000..]);
         // Every tenth one has samples, so there is room for those around the hottest.
         let some: Offsets = (0..300).map(|at| samples(10 * at)).collect();
-        let (all, shown) = (ranges(3000), shown(&ranges(3000), &some));
+        let (all, shown) = (ranges(3000), instructions_to_show(&ranges(3000), &some));
         assert!(shown.len() == 2000 && shown.is_sorted());
         assert!(all.iter().step_by(10).all(|range| shown.contains(range)));
         assert!(all[1200..2999].iter().all(|range| shown.contains(range)));
@@ -335,7 +336,7 @@ mod tests {
             .chain(992..=1018)
             .map(|at| (4 * at, 4 * at + 4))
             .collect();
-        assert_eq!(shown(&ranges(9000), &samples), expected);
+        assert_eq!(instructions_to_show(&ranges(9000), &samples), expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use jitdump::Time;
+use jitdump::{Address, Time};
 
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
@@ -157,6 +157,31 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> Counter<'_, T> {
     }
 }
 
+/// A sample in JIT code.
+struct JitSample {
+    /// Address space that it was taken in.
+    space: SpaceId,
+    /// The sampled address.
+    ip: Address,
+    /// The function or symbol there, if it is certain.
+    code: Option<NamedCode>,
+}
+
+impl JitSample {
+    /// Returns what was sampled; `None` if that is not in JIT code.
+    fn of(located: &Located<SampleRecord<'_>>, selector: &Selector<'_>) -> Option<Self> {
+        let (space, ip) = (located.space?, located.content.user_ip()?);
+        let time = located.lookup_time();
+        let lookup = selector.timeline.at(space, ip, time);
+        let code = match (selector.classify_ip(space, ip, time, lookup)?, lookup) {
+            (SampledCode::Function(at), _) => Some(NamedCode::Function(at)),
+            (SampledCode::Symbol(_), Lookup::Symbol(symbol)) => Some(NamedCode::Symbol(symbol)),
+            _ => None,
+        };
+        Some(Self { space, ip, code })
+    }
+}
+
 /// State while reading some of the records.
 struct CountingWalk<'a, T> {
     counter: &'a Counter<'a, T>,
@@ -179,39 +204,28 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for Countin
             return;
         }
         selecting.sample(located);
-        let (Some(pid), time) = (located.pid, located.lookup_time()) else {
+        let Some(pid) = located.pid else {
             return;
         };
-        let bin = counter.span.bin(time);
+        let bin = counter.span.bin(located.lookup_time());
         add_count(&mut counts.bins, (pid, Series::All, bin), 1);
-        let selector = &counter.selector;
-        let sampled = located.space.zip(located.content.user_ip());
-        let found = sampled.and_then(|(space, ip)| {
-            let lookup = selector.timeline.at(space, ip, time);
-            Some((lookup, selector.classify_ip(space, ip, time, lookup)?))
-        });
-        let (Some((space, ip)), Some((lookup, leaf))) = (sampled, found) else {
+        let Some(sampled) = JitSample::of(located, &counter.selector) else {
             return;
         };
-        let code = match (leaf, lookup) {
-            (SampledCode::Function(at), _) => Some(NamedCode::Function(at)),
-            (SampledCode::Symbol(_), Lookup::Symbol(symbol)) => Some(NamedCode::Symbol(symbol)),
-            _ => None,
-        };
-        if let Some(NamedCode::Function(at)) = code {
-            let mapping = &selector.timeline.mappings()[at];
-            let offset = ip.0.saturating_sub(mapping.range.start.0);
-            if let Ok(offset) = u32::try_from(offset) {
-                add_count(&mut counts.offsets, (mapping.function, space, offset), 1);
-            }
-        }
-        let series = match code {
+        let series = match sampled.code {
             Some(code) => {
-                add_count(&mut counts.code, (code, space), 1);
+                add_count(&mut counts.code, (code, sampled.space), 1);
                 Series::Tier((counter.tier)(code))
             }
             None => Series::Unnamed,
         };
+        if let Some(NamedCode::Function(at)) = sampled.code {
+            let mapping = &counter.selector.timeline.mappings()[at];
+            let offset = sampled.ip.0.saturating_sub(mapping.range.start.0);
+            if let Ok(offset) = u32::try_from(offset) {
+                add_count(&mut counts.offsets, (mapping.function, sampled.space, offset), 1);
+            }
+        }
         add_count(&mut counts.bins, (pid, series, bin), 1);
     }
 

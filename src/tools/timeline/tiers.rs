@@ -1,7 +1,5 @@
 //! Compilers of functions and symbols.
 
-use std::cmp::Reverse;
-
 use jitdump::printable;
 
 use crate::collections::hash::HashMap;
@@ -72,32 +70,30 @@ impl TimelineTiers {
     /// Ranks the compilers by samples, and combines those with the fewest above the limit.
     pub fn ranks(&self, counts: &BinnedSamples) -> Ranks {
         let names = &self.names.all;
-        let mut samples = names.map(|_| 0);
+        let mut samples = names.map(|_| 0_u64);
         for (&(_, series, _), &count) in &counts.bins {
             if let Series::Tier(Some(tier)) = series {
                 samples[tier] += u64::from(count);
             }
         }
-        let mut order: Vec<(Reverse<u64>, &String, CompilerIndex)> = samples
-            .enumerate()
-            .map(|(tier, &samples)| (Reverse(samples), &names[tier], tier))
-            .collect();
-        order.sort_unstable();
+        let mut order: Vec<CompilerIndex> = names.enumerate().map(|(tier, _)| tier).collect();
+        order.sort_unstable_by(|&one, &other| {
+            let by_samples = samples[other].cmp(&samples[one]);
+            by_samples.then_with(|| names[one].cmp(&names[other]))
+        });
         let has_others = order.len() > MAX_TIERS;
         let distinguished = if has_others { MAX_TIERS - 1 } else { order.len() };
-        let mut ranks = Ranks {
-            names: order
-                .iter()
-                .take(distinguished)
-                .map(|(_, name, _)| (*name).clone())
-                .collect(),
-            ranks: names.map(|_| 0),
-        };
-        ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
-        for (rank, &(_, _, tier)) in order.iter().enumerate() {
-            ranks.ranks[tier] = index_of(rank.min(distinguished));
+        let mut ranks: IndexedTable<CompilerIndex, u32> = names.map(|_| 0);
+        for (rank, &tier) in order.iter().enumerate() {
+            ranks[tier] = index_of(rank.min(distinguished));
         }
-        ranks
+        let first = order.iter().take(distinguished);
+        let first_names = first.map(|&tier| names[tier].clone());
+        let others = has_others.then(|| OTHERS.to_owned());
+        Ranks {
+            names: first_names.chain(others).collect(),
+            ranks,
+        }
     }
 }
 
