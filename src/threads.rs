@@ -71,6 +71,7 @@ enum Workers {
 }
 
 impl Workers {
+    /// Returns the threads for work that starts in this one.
     fn get() -> Self {
         if rayon::current_thread_index().is_some() {
             return Self::Current;

@@ -180,6 +180,7 @@ pub fn has_colors() -> bool {
     AutoStream::choice(&io::stdout()) != Colors::Never
 }
 
+/// Prints through a buffer. It is no error if the reader has closed the stream.
 fn print_to<W: Write>(
     stream: W,
     print: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,

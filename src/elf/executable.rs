@@ -108,6 +108,7 @@ impl Executable {
     }
 }
 
+/// Returns a machine's name as `uname -m` prints it; empty for those that XRay does not support.
 fn architecture(machine: elf::Machine) -> &'static [u8] {
     match machine {
         elf::EM_X86_64 => b"x86_64",

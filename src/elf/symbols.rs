@@ -280,6 +280,7 @@ impl FunctionRanges {
     }
 }
 
+/// Returns the segments with machine code, up to [`MAX_SEGMENTS`].
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Segments {
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
     let segments = file.segments().filter(|segment| is_code(segment.flags()));

@@ -194,6 +194,8 @@ impl Pages {
         read
     }
 
+    /// Returns bytes, whose page is read if it was not. `None` beyond the end of the file, and for other bytes across the
+    /// end of a page than those before.
     fn get(&self, offset: u64, size: usize) -> Option<&[u8]> {
         let end = offset.checked_add(size as u64)?;
         if end > self.file.size() {

@@ -32,6 +32,7 @@ pub fn position(events: &[EventSummary], name: &str) -> Result<u32, Diagnostic> 
     })
 }
 
+/// Returns the events of a profile, without samples.
 fn recorded(profile: &Profile<'_>) -> Vec<EventSummary> {
     let names = profile.feature(feature::EVENT_DESC);
     let mut names = names

@@ -285,6 +285,7 @@ fn check(file: &InputFile) -> Result<(), Diagnostic> {
 }
 
 impl InputFiles {
+    /// Describes an input of one file.
     fn of_file(main: MainFile, options: &LoadOptions) -> Self {
         // The options may name the type; otherwise, the content shows it.
         let kind = options.input_kind.unwrap_or_else(|| match &main {

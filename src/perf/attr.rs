@@ -77,6 +77,7 @@ pub struct Attr {
 }
 
 impl Unit {
+    /// Returns the unit of what an event counts.
     fn of(attr: &[u8], endian: ByteOrder) -> Self {
         /// The lower half of `config`; the upper half has the type of CPU, on machines with several.
         const HARDWARE_EVENT: u64 = 0xffff_ffff;

@@ -64,6 +64,7 @@ struct LocationAttributes {
 }
 
 impl UnitWriter<'_> {
+    /// Appends the header of the unit, whose length is set at the end.
     fn header(&mut self) {
         /// Offset of the abbreviations that all units share.
         const ABBREVIATIONS: u32 = 0;

@@ -230,6 +230,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(())
     }
 
+    /// Opens a function of the entries at `depth`, and declares those at its addresses that are wanted and not declared yet.
     fn function(
         &mut self,
         unit: UnitIn<'_, 'a, 'c>,
@@ -246,8 +247,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         targets.sort_unstable();
         targets.dedup();
         // Linkers give identical functions the same code.
-        let is_new = |target: &usize| self.wanted.get(*target).is_some_and(Wanted::is_undeclared);
-        targets.retain(is_new);
+        targets.retain(|&target| self.wanted.get(target).is_some_and(Wanted::is_undeclared));
         let mut file = None;
         if !targets.is_empty() {
             let declared = self.declaration(unit, attributes, 0)?;
@@ -266,6 +266,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         })
     }
 
+    /// Adds the call of a function that is inlined into `caller`.
     fn add_call(
         &mut self,
         unit: UnitIn<'_, 'a, 'c>,
@@ -465,6 +466,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         }
     }
 
+    /// Returns the source file with an index of the unit's line program; `None` if it has none.
     fn file_at(&mut self, unit: UnitIn<'_, 'a, 'c>, index: u64) -> Result<Option<u32>> {
         let Some(program) = &unit.line_program else {
             return Ok(None);

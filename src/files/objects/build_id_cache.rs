@@ -202,6 +202,7 @@ impl BuildIdCache {
         }
     }
 
+    /// Opens a folder below the root. The last one stays open.
     fn folder(&mut self, path: &Path) -> Result<&Folder, Diagnostic> {
         if self.folder.as_ref().is_some_and(|(last, _)| last != path) {
             self.folder = None;

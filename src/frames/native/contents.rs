@@ -147,6 +147,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         (refused > 0).then(|| diagnostic().with("content", content))
     }
 
+    /// Reads a module's own file, and its debug file if that has more.
     fn find(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
         if module.0 >= MAX_MODULES {
             self.refuse();
@@ -190,6 +191,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         })
     }
 
+    /// Returns what a file has, from memory if it was kept there; `None` if it is of another build, or refused.
     fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
         let id = file.file_id();
         let known = lock(&self.read).get(&id).cloned();

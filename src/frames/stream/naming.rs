@@ -550,6 +550,7 @@ impl<'a> Namer<'a> {
         index
     }
 
+    /// Returns the index of a source file of `owner`, which is added if it is new. The first text and script of a path stay.
     fn index_of_file(&mut self, file: &SourceFile<'_>, owner: u32) -> SourceFileIndex {
         let text = text_to_write(file, owner);
         // The file of a script is the same, whoever names it.
@@ -557,10 +558,8 @@ impl<'a> Namer<'a> {
         if let Some(&known) = self.files.get(&key) {
             let known_file = &mut self.tables.files[known];
             known_file.text = known_file.text.take().or_else(|| text.map(<[u8]>::to_vec));
-            let script = &mut known_file.name.script;
-            *script = script
-                .take()
-                .or_else(|| file.script.as_deref().map(<[u8]>::to_vec));
+            let script = known_file.name.script.take();
+            known_file.name.script = script.or_else(|| file.script.as_deref().map(<[u8]>::to_vec));
             return known;
         }
         let index = self.tables.files.push(File {
@@ -572,6 +571,7 @@ impl<'a> Namer<'a> {
         index
     }
 
+    /// Returns the index of a module, which is added if it is new.
     fn index_of_module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
         let (all, native) = (self.symbols.modules, &self.symbols.native);
         let modules = &mut self.tables.modules;

@@ -415,6 +415,7 @@ impl FrameSymbols<'_> {
         (FrameAddress { code, offset }, times)
     }
 
+    /// Returns the code at an address in a mapped module, if there is one.
     fn native_code(&self, mapped: Option<MappedModule>, address: Address) -> FrameCode {
         let Some(mapped) = mapped else {
             return FrameCode::Unknown;

@@ -157,6 +157,7 @@ struct Lacking {
 }
 
 impl Lacking {
+    /// Lists the modules without a file, those with most frames first.
     fn of(counts: &UnwoundCounts, modules: &Modules) -> Self {
         let lacking = counts.without_file.iter();
         let mut lacking: Vec<(String, u64)> = lacking

@@ -173,6 +173,7 @@ pub struct SourceFolders {
 }
 
 impl SourceFolders {
+    /// Returns the source file to write for one that has a text. The name of its folder is computed once for each text.
     fn source_to_write<'a>(&self, file: &SourceFile<'a>, kept: &KeptSources<'_>) -> Option<StoredSource<'a>> {
         let text = file.text?;
         let place = (text.as_ptr() as usize, text.len());

@@ -104,6 +104,7 @@ impl OwnerCheck {
         }
     }
 
+    /// Whether files of `owner` are believed: those of trusted users, of the profile's owner, and of the owner of process `pid`.
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
         let in_manifest = || {
             let noted = || noted_owners(&self.profile).unwrap_or_default();

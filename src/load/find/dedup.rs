@@ -70,6 +70,7 @@ fn look(file: &PagedFile) -> Look {
     (file.size(), start)
 }
 
+/// Returns the hash of all content.
 fn hash(file: &PagedFile) -> [u8; 20] {
     let mut sha1 = Sha1::new();
     let mut buffer = vec![0; HASHED_AT_A_TIME];

@@ -218,6 +218,7 @@ impl<'a> JitdumpSearch<'a> {
         found
     }
 
+    /// Groups the markers of each process by the file that they mark.
     fn groups(&self) -> Vec<MarkerGroup<'a>> {
         let mut groups: Vec<MarkerGroup<'a>> = Vec::new();
         let mut known: HashMap<(Pid, MarkedFile<'a>), usize> = HashMap::default();
@@ -294,6 +295,7 @@ impl<'a> JitdumpSearch<'a> {
         self.open_once(path, || self.access.reach.open_recorded(path))
     }
 
+    /// Opens a file, or returns what came of it before.
     fn open_once(
         &self,
         path: &Path,

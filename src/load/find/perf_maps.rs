@@ -209,6 +209,7 @@ struct NamespacePids {
 }
 
 impl NamespacePids {
+    /// Collects the IDs in the names of marked jitdumps.
     fn of(profile_index: &ProfileIndex) -> Self {
         let mut pairs: Vec<(u32, Pid)> = Vec::new();
         for dump in &profile_index.markers {

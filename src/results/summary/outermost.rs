@@ -77,6 +77,7 @@ struct Callees<I> {
 }
 
 impl<I: TableIndex> Callees<I> {
+    /// Finds the callees of so many nodes.
     fn new(node_count: usize, node: impl Fn(I) -> CallNode<I>) -> Self {
         let mut callees = Self {
             roots: Vec::new(),

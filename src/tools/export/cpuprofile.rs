@@ -97,6 +97,7 @@ impl CallFrame {
         }
     }
 
+    /// Returns the frame of a function. Its line and column count from 0, and are -1 if they are unknown.
     fn of(profile: &ExportedProfile, index: NamedFunctionIndex) -> Self {
         let function = &profile.tables.functions[index];
         let module = function

@@ -380,6 +380,7 @@ fn breakpad_id(build_id: &str) -> String {
     digits.chain(['0']).collect()
 }
 
+/// Returns the table of functions, and adds the names, resources and source files that it refers to.
 fn function_table(
     profile: &ExportedProfile,
     functions: &[FunctionKey],

@@ -105,6 +105,7 @@ fn x86(bits: u32, formatter: &mut GasFormatter, code: &[u8], address: u64) -> Di
     Disassembled { text, target }
 }
 
+/// Disassembles an instruction of AArch64, or prints bytes that are none.
 fn aarch64(code: &[u8], address: u64) -> Disassembled {
     let mut reader = U8Reader::new(code);
     let Ok(instruction) = InstDecoder::default().decode(&mut reader) else {

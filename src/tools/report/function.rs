@@ -179,6 +179,7 @@ struct Shares {
 }
 
 impl Shares {
+    /// Counts the samples of the functions in `row` by line, tier, caller and callee. Each sample counts once for each of these.
     fn of(tables: &Tables, counts: &SamplesByStack, event: u32, row: &RankedRow) -> Self {
         let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
         // Between two functions of the language there may be an interpreter, or built-in code.

@@ -21,6 +21,7 @@ impl Report {
         markdown
     }
 
+    /// Writes the rows as a table.
     fn write_table(&self, markdown: &mut String) {
         let shares = self.shares();
         for column in &shares {

@@ -40,6 +40,7 @@ pub enum ProfileEvent {
 }
 
 impl ProfileEvent {
+    /// Returns its name in profiles, and what its samples measure.
     fn definition(self) -> Definition<'static> {
         let (name, measure): (&[u8], SampleContent) = match self {
             Self::MonoAllocation => (b"mono/alloc-bytes/", SampleContent::Count),
@@ -107,6 +108,7 @@ impl MonoEvent {
         }
     }
 
+    /// Returns the events of the profile that are made of these.
     fn profile_events(self) -> &'static [ProfileEvent] {
         match self {
             Self::Allocations => &[ProfileEvent::MonoAllocation],

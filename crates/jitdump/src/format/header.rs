@@ -61,6 +61,7 @@ impl Header {
         Self::parse(start.get(..read).unwrap_or_default())
     }
 
+    /// Parses the fields; `None` if the file ends before the last one.
     fn parse_rest(file: &[u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(file, endian);
         let _magic = reader.u32()?;

@@ -34,6 +34,7 @@ impl<'a> EmbeddedSource<'a> {
         is_path.then_some(source)
     }
 
+    /// Parses the layout with the sizes of the path and the text at the start, padded with zeros.
     fn with_sizes(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(content, endian);
         let (path_size, text_size) = (reader.u32()?, reader.u32()?);
@@ -49,6 +50,7 @@ impl<'a> EmbeddedSource<'a> {
         })
     }
 
+    /// Parses the layout with a NUL after the path, and the text up to the padding.
     fn with_nul(content: &'a [u8]) -> Option<Self> {
         let (path, mut text) = split_once(content, 0)?;
         while let [rest @ .., 0] = text {

@@ -146,6 +146,7 @@ impl<'t> Lexer<'t> {
         self.template(self.at, false)
     }
 
+    /// Reads a template up to its end or the next substitution. `start` is the start of the token.
     fn template(&mut self, start: usize, on_new_line: bool) -> Token {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();

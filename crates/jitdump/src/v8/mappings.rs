@@ -94,6 +94,7 @@ impl MappingsDecoder {
         Ok(())
     }
 
+    /// Parses a segment of a line; `None` if it is invalid. `column` is that of the segment before, and gets its own.
     fn segment(&mut self, text: &[u8], line: u32, column: &mut i64) -> Option<MapEntry> {
         let (distance, mut rest) = read_number(text)?;
         *column = column.checked_add(distance)?;
@@ -157,6 +158,7 @@ fn read_number(text: &[u8]) -> Option<(i64, &[u8])> {
     ))
 }
 
+/// Returns the value of a Base64 digit.
 fn digit_value(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => digit.checked_sub(b'A'),

@@ -178,6 +178,7 @@ pub(super) fn line_terminator(rest: &[u8]) -> usize {
     }
 }
 
+/// Returns the number of UTF-16 code units before each chunk of [`CHUNK`] bytes, and of all.
 fn unit_counts(bytes: &[u8]) -> Vec<u32> {
     let mut total = 0u32;
     let mut counts = Vec::with_capacity((bytes.len() / CHUNK).saturating_add(2));

@@ -272,6 +272,7 @@ impl<'a> InliningSearch<'_, 'a> {
         }
     }
 
+    /// Accepts candidates that fit those accepted before, in rounds, until a round adds none.
     fn accept(&mut self) {
         // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
         let mut elsewhere: HashMap<TextPosition, Vec<InliningCandidate<'a>>> = HashMap::default();

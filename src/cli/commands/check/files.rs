@@ -65,6 +65,7 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     std::iter::once(first).chain(found)
 }
 
+/// Checks a file of a folder; `None` if neither its name nor its content is of a kind that is checked.
 fn check_if_known(path: &Path) -> Option<Result<CheckReport, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::from_name(name).is_some();
@@ -90,6 +91,7 @@ pub fn check_named(path: &Path) -> Result<CheckReport, Diagnostic> {
         .and_then(check)
 }
 
+/// Checks an open file. Fails if it was truncated meanwhile.
 fn check(input: RuntimeFile) -> Result<CheckReport, Diagnostic> {
     let report = match is_profile(&input.file) {
         true => check::check_profile(&input.file).map_err(temp_file_error)?,
@@ -101,6 +103,7 @@ fn check(input: RuntimeFile) -> Result<CheckReport, Diagnostic> {
     }
 }
 
+/// Checks a runtime's file, with the source files of this machine that it names.
 fn check_runtime_file(input: &RuntimeFile) -> Result<CheckReport, Diagnostic> {
     let kind = input.kind().ok_or_else(|| {
         let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());

@@ -128,6 +128,7 @@ fn format_places(count: u64, places: &[Place]) -> String {
     text
 }
 
+/// Returns where a finding is, and what is there.
 fn format_place(place: &Place) -> String {
     let mut text = format!("at {:#x}", place.offset);
     if !place.record.is_empty() {

@@ -117,6 +117,7 @@ impl<'a> RecordChecker<'_, 'a> {
         self.findings.add(rule, offset, Place::default);
     }
 
+    /// Checks what comes before a record: nothing empty, no CLOSE, and a multiple of 8 bytes.
     fn check_position(&mut self, record: &Record<'_>) {
         if let Some(offset) = self.last_empty.take() {
             self.report(&rules::EMPTY_RECORD, offset);
@@ -258,6 +259,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
+    /// Checks an extension record: a DEBUG_INFO2 of either layout, or another one.
     fn check_extension(&mut self, record: &Record<'_>) {
         let kind = record.kind;
         self.findings.add(&debug_info::EXTENSION, record.offset, || {

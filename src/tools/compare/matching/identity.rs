@@ -400,6 +400,7 @@ fn hash_part(file: &str) -> Option<&str> {
     parts.find(|part| is_hash(part))
 }
 
+/// Whether part of a file name looks like a hash, and not like a word or a number.
 fn is_hash(part: &str) -> bool {
     let has_digit = part.bytes().any(|byte| byte.is_ascii_digit());
     let is_hexadecimal = part

@@ -175,6 +175,7 @@ struct Moments {
 }
 
 impl Moments {
+    /// Computes them. The variance of fewer than two values is 0.
     fn of(values: &[f64]) -> Self {
         let runs = values.len() as f64;
         let mean = match values.len() {

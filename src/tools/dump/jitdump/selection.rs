@@ -30,6 +30,7 @@ impl<'f> SelectedRecords<'f> {
         selection
     }
 
+    /// Selects the functions whose name and code match, wherever they were moved, with their records and moves.
     fn add(&mut self, dump: &Dump<'_>) {
         let filter = self.filter;
         let moves = || {

@@ -175,6 +175,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
         found
     }
 
+    /// Returns the build ID; empty if there is none.
     fn build_id(&self) -> &'a [u8] {
         let mut left = self.file.len();
         for section in self.sections.iter() {

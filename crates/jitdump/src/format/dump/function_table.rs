@@ -239,6 +239,7 @@ impl OptionalRecords {
         self.locations.push(PackedLocation { offset, size });
     }
 
+    /// Adds records of functions that have none. Of several for one function, the first stays.
     fn add_missing(&mut self, records: Vec<(u32, RecordLocation)>) {
         if records.is_empty() {
             return;

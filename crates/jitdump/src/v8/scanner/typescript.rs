@@ -105,6 +105,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// Returns the syntax of types that a word starts, if it does there.
     fn type_word(&self, token: &Token, bracket: &Bracket) -> Option<TypeSyntax> {
         let is_member = matches!(bracket.kind, BracketKind::Class(_));
         let is_statement = matches!(bracket.kind, BracketKind::Block | BracketKind::Function { .. });

@@ -95,6 +95,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes an event about a native library.
     fn native_binary(&mut self) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         let encoding = match self.since(WITHOUT_TYPE) {

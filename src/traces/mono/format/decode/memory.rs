@@ -9,6 +9,7 @@ use crate::traces::mono::format::list::EncodedList;
 const WITH_GENERATION: u8 = 16;
 
 impl<'a> EventDecoder<'a> {
+    /// Decodes an allocation, with its stack if there is one.
     pub(super) fn allocation(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         if subtype > 0x10 {
             return Err(Issue::MonoUnknownEvent);
