@@ -92,6 +92,14 @@ pub struct ModuleContent<C> {
     pub author: Option<u32>,
 }
 
+/// What one file of a module has, as in [`ModuleContent`].
+struct FileContent<C> {
+    content: Arc<C>,
+    id: Option<FileId>,
+    author: Option<u32>,
+    path: PathBuf,
+}
+
 impl<'a, R: ContentReader> ModuleContents<'a, R> {
     /// Prepares reading.
     pub fn new(modules: &'a Modules, files: &'a NativeFiles, reader: R) -> Self {
@@ -155,39 +163,40 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         }
         let module = &self.modules.all[module];
         let build_id = module.build_id.as_deref();
-        let mut found = self.files.of(module);
-        let (mut author, mut path) = (None, PathBuf::new());
-        let mut read = |file: OpenFile, build_id| {
-            let content = self.read_file(&file, build_id)?;
-            author = self.files.author(&file);
-            file.path().clone_into(&mut path);
-            Some(content)
+        let read = |file: OpenFile, build_id| {
+            Some(FileContent {
+                content: self.read_file(&file, build_id)?,
+                id: Some(file.file_id()),
+                author: self.files.author(&file),
+                path: file.path().to_owned(),
+            })
         };
-        let file = found.find_map(|file| {
-            let id = file.file_id();
-            Some((read(file, build_id)?, Some(id)))
-        });
         let without_file = || {
-            self.reader
-                .without_file(module)
-                .map(|content| (Arc::new(content), None))
+            Some(FileContent {
+                content: Arc::new(self.reader.without_file(module)?),
+                id: None,
+                author: None,
+                path: PathBuf::new(),
+            })
         };
-        let (file, id) = file.or_else(without_file)?;
+        let in_file = self.files.of(module).find_map(|file| read(file, build_id));
+        let own = in_file.or_else(without_file)?;
         // Pipes, compressed and unfinished profiles have no build IDs; the file at the path has its own.
-        let own = self.reader.build_id(&file);
+        let own_build_id = self.reader.build_id(&own.content);
         let debug = build_id
-            .or((!own.is_empty()).then_some(own))
-            .filter(|_| self.reader.is_incomplete(&file))
+            .or((!own_build_id.is_empty()).then_some(own_build_id))
+            .filter(|_| self.reader.is_incomplete(&own.content))
             .and_then(|build_id| {
-                let mut found = self.files.debug_files(build_id);
-                found.find_map(|file| read(file, Some(build_id)))
+                let mut files = self.files.debug_files(build_id);
+                files.find_map(|file| read(file, Some(build_id)))
             });
+        let last = debug.as_ref().unwrap_or(&own);
         Some(ModuleContent {
-            file,
-            id,
-            debug,
-            path,
-            author,
+            path: last.path.clone(),
+            author: last.author,
+            file: own.content,
+            id: own.id,
+            debug: debug.map(|debug| debug.content),
         })
     }
 

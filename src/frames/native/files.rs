@@ -63,16 +63,16 @@ impl NativeFiles {
     pub fn of(&self, module: &Module) -> impl Iterator<Item = OpenFile> {
         let path = Path::new(OsStr::from_bytes(&module.path));
         let at_path = path.has_root().then(|| self.open_below_root(path)).flatten();
-        let cached = || {
+        let in_cache = || {
             let name = if module.path == VDSO { "vdso" } else { "elf" };
             let cache = build_id_cache::default_folder()?;
-            build_id_cache::file_path(&cache, module.build_id.as_deref()?, name)
+            let path = build_id_cache::file_path(&cache, module.build_id.as_deref()?, name)?;
+            self.reach.open_recorded(&path).ok()
         };
         let is_here = path.has_root() && self.root.is_some() && module.build_id.is_some();
         let here = is_here.then(|| self.reach.open_recorded(path).ok()).flatten();
         let is_file = path.has_root() || module.path == VDSO;
-        let cached = is_file.then(cached).flatten();
-        let cached = cached.and_then(|path| self.reach.open_recorded(&path).ok());
+        let cached = is_file.then(in_cache).flatten();
         let beside = iter::once_with(move || self.beside_profile(module)).flatten();
         at_path.into_iter().chain(here).chain(beside).chain(cached)
     }

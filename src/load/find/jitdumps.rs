@@ -175,24 +175,12 @@ impl<'a> JitdumpSearch<'a> {
                 Some(Ok(file)) => {
                     let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
                     if is_open {
-                        let incomplete = Diagnostic::new(Issue::DumpStillWritten);
-                        let incomplete = incomplete.in_file_called(printable(&group.first.path));
-                        let incomplete = incomplete.with("pid", group.first.pid);
-                        // It is not at its path here.
-                        let is_in_process = file.path().starts_with(process_folder(group.first.pid));
-                        found.diagnostics.push(match is_in_process {
-                            true => incomplete
-                                .with("copy", printable_path(file.path()))
-                                .with_remedy(COPY_MEANWHILE),
-                            false => incomplete,
-                        });
-                    }
-                    if !is_open && !has_name_of(file.path(), group.first) {
+                        found.diagnostics.push(still_written(group.first, file.path()));
+                    } else if !has_name_of(file.path(), group.first) {
                         let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());
                         let renamed = renamed.with("pid", group.first.pid);
-                        found
-                            .diagnostics
-                            .push(renamed.with("path", printable(&group.first.path)));
+                        let path = printable(&group.first.path);
+                        found.diagnostics.push(renamed.with("path", path));
                     }
                     found.add(file, group.first, &group.markers);
                 }
@@ -533,6 +521,20 @@ impl FoundDumps {
                 dump.pids_before.push(marker.pid);
             }
         }
+    }
+}
+
+/// Returns the diagnostic for a jitdump at `path` that its process still writes.
+fn still_written(marker: &FileMarker, path: &Path) -> Diagnostic {
+    let incomplete = Diagnostic::new(Issue::DumpStillWritten)
+        .in_file_called(printable(&marker.path))
+        .with("pid", marker.pid);
+    // It is not at its path here.
+    match path.starts_with(process_folder(marker.pid)) {
+        true => incomplete
+            .with("copy", printable_path(path))
+            .with_remedy(COPY_MEANWHILE),
+        false => incomplete,
     }
 }
 

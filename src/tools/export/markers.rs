@@ -233,25 +233,26 @@ impl Markers {
 
     /// Puts the markers on threads: those with samples, which are in this order.
     pub fn put_on<'t>(&mut self, threads: impl Iterator<Item = &'t Thread>) {
-        let mut known: HashMap<(Pid, Tid), usize> = HashMap::default();
-        let mut firsts: HashMap<Pid, (bool, usize)> = HashMap::default();
-        for (index, thread) in threads.enumerate() {
+        let mut positions: HashMap<(Pid, Tid), usize> = HashMap::default();
+        // For each process, whether its main thread has no samples, and its main or else its first thread.
+        let mut main_threads: HashMap<Pid, (bool, usize)> = HashMap::default();
+        for (position, thread) in threads.enumerate() {
             let Some((pid, tid)) = thread.pid.zip(thread.tid) else {
                 continue;
             };
             // There is one for each event.
-            known.entry((pid, tid)).or_insert(index);
-            let first = (pid.0 != tid.0, index);
-            let of_process = firsts.entry(pid).or_insert(first);
-            *of_process = first.min(*of_process);
+            positions.entry((pid, tid)).or_insert(position);
+            let candidate = (pid.0 != tid.0, position);
+            let main = main_threads.entry(pid).or_insert(candidate);
+            *main = candidate.min(*main);
         }
         let before = self.all.len();
         self.all.retain_mut(|marker| {
-            let own = marker.tid.and_then(|tid| known.get(&(marker.pid, tid)));
-            let first = firsts.get(&marker.pid).map(|(_, first)| first);
+            let own = marker.tid.and_then(|tid| positions.get(&(marker.pid, tid)));
+            let main = main_threads.get(&marker.pid).map(|(_, main)| main);
             marker.is_elsewhere = own.is_none();
-            marker.thread = own.or(first).copied().unwrap_or_default();
-            first.is_some()
+            marker.thread = own.or(main).copied().unwrap_or_default();
+            main.is_some()
         });
         self.left_out.in_other_processes = before.saturating_sub(self.all.len()) as u64;
         self.all.sort_by_key(|marker| (marker.thread, marker.time));

@@ -156,17 +156,17 @@ impl Report {
             text,
             "charged {charged:.2} %, self {own:.2} %, total {total:.2} %"
         );
-        let tiers = function.tiers.iter();
-        let tiers = tiers.map(|tier| format!("{} {:.2} %", tier.name, self.percent(tier.samples)));
+        let tier_share = |tier: &Share| format!("{} {:.2} %", tier.name, self.percent(tier.samples));
         let omitted = |more: u64, one: &str| (more > 0).then(|| count(more, one));
-        let tiers: Vec<String> = tiers
+        let listed = function.tiers.iter().map(tier_share);
+        let tiers: Vec<String> = listed
             .chain(omitted(function.tiers_omitted, "more tier"))
             .collect();
         if !tiers.is_empty() {
             let _ = writeln!(text, "self by tier: {}", tiers.join(", "));
         }
-        let others = function.others.iter().cloned();
-        let others: Vec<String> = others
+        let listed = function.others.iter().cloned();
+        let others: Vec<String> = listed
             .chain(omitted(function.others_omitted, "more function"))
             .collect();
         if !others.is_empty() {

@@ -51,9 +51,9 @@ pub(super) fn nr_cpus(endian: ByteOrder, cpus: u32) -> Feature<'static> {
 }
 
 /// Returns the section with the times of the first and the last sample.
-pub(super) fn sample_times(endian: ByteOrder, times: (Time, Time)) -> Feature<'static> {
+pub(super) fn sample_times(endian: ByteOrder, (first, last): (Time, Time)) -> Feature<'static> {
     let mut content = Vec::new();
-    endian.write_u64(&mut content, times.0.0);
-    endian.write_u64(&mut content, times.1.0);
+    endian.write_u64(&mut content, first.0);
+    endian.write_u64(&mut content, last.0);
     Feature::new(feature::SAMPLE_TIME, content)
 }
