@@ -116,55 +116,58 @@ impl<'a> Watch<'a> {
 
     /// Looks at all processes. Returns the state, and a warning for each runtime that should have written something.
     pub fn look(&mut self, elapsed: Duration) -> (Status, Vec<Diagnostic>) {
-        let mut warnings = Vec::new();
         self.find_descendants();
         let pids: Vec<u32> = self.processes.keys().copied().collect();
-        for pid in pids {
-            let Some((started, cpu_time)) = times(pid) else {
-                self.processes.remove(&pid);
-                continue;
-            };
-            let process = self.processes.entry(pid).or_default();
-            if process.started != started {
-                *process = WatchedProcess {
-                    started,
-                    ..WatchedProcess::default()
-                };
-            }
-            process.looks += 1;
-            if let Some(owner) = owner_of(pid) {
-                let noted = self.owners.entry((started, pid)).or_insert(owner);
-                // A process of a user is root's while it executes su.
-                *noted = if owner == 0 { *noted } else { owner };
-            }
-            let is_check = self.perf.is_some() && !process.is_checked && cpu_time >= PATIENCE;
-            // The list of mappings may be long.
-            let is_time = process.looks.is_power_of_two() && !process.has_files;
-            if !is_check && !is_time {
-                continue;
-            }
-            process.is_checked |= is_check;
-            let maps = maps_of(pid);
-            // A process may replace its program.
-            if let Some(found) = RecordedProcess::of(pid, &maps) {
-                self.recorded.insert((started, pid), found);
-            }
-            self.dumps.add(pid, &maps);
-            let mut files = files_of(pid, &maps);
-            // .NET 8 writes its perf map there.
-            let map = self
-                .profile
-                .with_file_name(RUNTIME_FILES)
-                .join(format!("perf-{pid}.map"));
-            files.extend(Some(map).filter(|map| map.is_file()));
-            process.has_files |= !files.is_empty();
-            let has_files = process.has_files;
-            self.files.extend(files);
-            if is_check && !has_files {
-                warnings.extend(self.warning(pid, &maps));
-            }
-        }
+        let warnings = pids.into_iter().filter_map(|pid| self.look_at(pid)).collect();
         (self.status(elapsed), warnings)
+    }
+
+    /// Looks at a process. Returns a warning if its runtime should have written something.
+    fn look_at(&mut self, pid: u32) -> Option<Diagnostic> {
+        let Some((started, cpu_time)) = times(pid) else {
+            self.processes.remove(&pid);
+            return None;
+        };
+        let process = self.processes.entry(pid).or_default();
+        if process.started != started {
+            *process = WatchedProcess {
+                started,
+                ..WatchedProcess::default()
+            };
+        }
+        process.looks += 1;
+        if let Some(owner) = owner_of(pid) {
+            let noted = self.owners.entry((started, pid)).or_insert(owner);
+            // A process of a user is root's while it executes su.
+            *noted = if owner == 0 { *noted } else { owner };
+        }
+        let is_check = self.perf.is_some() && !process.is_checked && cpu_time >= PATIENCE;
+        // The list of mappings may be long.
+        let is_look = process.looks.is_power_of_two() && !process.has_files;
+        if !is_check && !is_look {
+            return None;
+        }
+        process.is_checked |= is_check;
+        let maps = maps_of(pid);
+        // A process may replace its program.
+        if let Some(found) = RecordedProcess::of(pid, &maps) {
+            self.recorded.insert((started, pid), found);
+        }
+        self.dumps.add(pid, &maps);
+        let mut files = files_of(pid, &maps);
+        // .NET 8 writes its perf map there.
+        let map = self
+            .profile
+            .with_file_name(RUNTIME_FILES)
+            .join(format!("perf-{pid}.map"));
+        files.extend(Some(map).filter(|map| map.is_file()));
+        process.has_files |= !files.is_empty();
+        let has_files = process.has_files;
+        self.files.extend(files);
+        match is_check && !has_files {
+            true => self.warning(pid, &maps),
+            false => None,
+        }
     }
 
     /// Returns what was seen.

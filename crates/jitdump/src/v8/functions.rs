@@ -243,34 +243,33 @@ fn nest(functions: &mut [ScriptFunction], all_calls: &mut [NamedCall]) {
     // Of two functions that start together, the first one contains the second one.
     functions.sort_by_key(|function| (function.range.start, std::cmp::Reverse(function.range.end)));
     all_calls.sort_by_key(|call| call.start);
-    let mut open: Vec<u32> = Vec::new();
+    let mut open = OpenFunctions::default();
     let mut calls = all_calls.iter_mut().peekable();
-    let mut ends: Vec<u32> = Vec::new();
-    let close = |open: &mut Vec<u32>, ends: &mut Vec<u32>, offset: u32| {
-        while ends.len() > 1 && ends.last().is_some_and(|&end| end <= offset) {
-            ends.pop();
-            open.pop();
-        }
-    };
-    for index in 0..functions.len() {
-        let Some(function) = functions.get_mut(index) else {
-            break;
-        };
+    for (index, function) in (0..).zip(functions) {
         let start = function.range.start;
         while let Some(call) = calls.next_if(|call| call.start < start) {
-            close(&mut open, &mut ends, call.start);
-            call.function = open.last().copied().unwrap_or_default();
+            call.function = open.innermost_at(call.start).unwrap_or_default();
         }
-        close(&mut open, &mut ends, start);
-        function.parent = open.last().copied().unwrap_or(index as u32);
-        open.push(index as u32);
-        ends.push(function.range.end);
+        function.parent = open.innermost_at(start).unwrap_or(index);
+        open.0.push((index, function.range.end));
     }
     for call in calls {
-        close(&mut open, &mut ends, call.start);
-        call.function = open.last().copied().unwrap_or_default();
+        call.function = open.innermost_at(call.start).unwrap_or_default();
     }
     all_calls.sort_by_key(|call| (call.function, call.start));
+}
+
+/// Indices and ends of the functions around an offset, the innermost one last.
+#[derive(Default)]
+struct OpenFunctions(Vec<(u32, u32)>);
+
+impl OpenFunctions {
+    /// Returns the innermost function at an offset, which is not before the last one.
+    fn innermost_at(&mut self, offset: u32) -> Option<u32> {
+        // The first one is the script.
+        while self.0.len() > 1 && self.0.pop_if(|(_, end)| *end <= offset).is_some() {}
+        self.0.last().map(|&(index, _)| index)
+    }
 }
 
 #[cfg(test)]
