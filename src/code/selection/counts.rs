@@ -30,17 +30,21 @@ pub struct SampleCounts {
 impl SampleCounts {
     /// Adds the counts of another part of the samples.
     pub(super) fn add(&mut self, other: &Self) {
-        self.total += other.total;
-        self.named += other.named;
-        self.named_by_map += other.named_by_map;
-        self.doubtful += other.doubtful;
-        self.before_load += other.before_load;
-        self.not_in_dump += other.not_in_dump;
-        self.dump_unusable += other.dump_unusable;
-        self.no_dump += other.no_dump;
-        self.with_named_frame += other.with_named_frame;
         self.stacks.add(&other.stacks);
-        self.cut += other.cut;
+        // All fields, so that none is forgotten.
+        *self = Self {
+            total: self.total + other.total,
+            named: self.named + other.named,
+            named_by_map: self.named_by_map + other.named_by_map,
+            doubtful: self.doubtful + other.doubtful,
+            before_load: self.before_load + other.before_load,
+            not_in_dump: self.not_in_dump + other.not_in_dump,
+            dump_unusable: self.dump_unusable + other.dump_unusable,
+            no_dump: self.no_dump + other.no_dump,
+            with_named_frame: self.with_named_frame + other.with_named_frame,
+            stacks: self.stacks,
+            cut: self.cut + other.cut,
+        };
     }
 
     /// Samples in JIT code, named or not.
@@ -143,13 +147,14 @@ pub struct SpaceCounts {
 impl SpaceCounts {
     /// Adds the counts of another part of the samples.
     pub(super) fn add(&mut self, other: &Self) {
-        let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
-        add(&mut self.samples, other.samples);
-        add(&mut self.with_jit_frame, other.with_jit_frame);
-        add(&mut self.before_load, other.before_load);
-        add(&mut self.not_in_dump, other.not_in_dump);
-        add(&mut self.dump_unusable, other.dump_unusable);
-        add(&mut self.no_dump, other.no_dump);
+        *self = Self {
+            samples: self.samples.saturating_add(other.samples),
+            with_jit_frame: self.with_jit_frame.saturating_add(other.with_jit_frame),
+            before_load: self.before_load.saturating_add(other.before_load),
+            not_in_dump: self.not_in_dump.saturating_add(other.not_in_dump),
+            dump_unusable: self.dump_unusable.saturating_add(other.dump_unusable),
+            no_dump: self.no_dump.saturating_add(other.no_dump),
+        };
     }
 
     /// Whether any samples in JIT code have no name.
