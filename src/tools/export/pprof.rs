@@ -35,6 +35,20 @@ pub const FORMAT: FormatDescription = FormatDescription {
     write,
 };
 
+/// Fields of the message `Sample`.
+mod sample_field {
+    pub const LOCATIONS: u64 = 1;
+    pub const VALUES: u64 = 2;
+    pub const LABEL: u64 = 3;
+}
+
+/// Fields of the message `Label`.
+mod label_field {
+    pub const KEY: u64 = 1;
+    pub const TEXT: u64 = 2;
+    pub const NUMBER: u64 = 3;
+}
+
 /// Fields of the message `Profile`.
 mod field {
     pub const SAMPLE_TYPE: u64 = 1;
@@ -169,14 +183,14 @@ impl<W: Write> Writer<'_, W> {
     fn sample(&mut self, row: &WeightedStack, locations: &[u64]) -> Message {
         let profile = self.profile;
         let mut message = Message::default();
-        message.numbers(1, locations.iter().copied());
+        message.numbers(sample_field::LOCATIONS, locations.iter().copied());
         let values = profile.events.iter().flat_map(|&event| match event == row.event {
             true => [row.weight.samples, row.weight.period],
             false => [0, 0],
         });
         // Values are signed.
         let values = values.map(|value| value.min(i64::MAX as u64));
-        message.numbers(2, values);
+        message.numbers(sample_field::VALUES, values);
         let thread = &profile.tables.threads[row.thread];
         let kind = profile.tables.kind(row.stack, row.thread);
         for (key, text) in [
@@ -185,22 +199,27 @@ impl<W: Write> Writer<'_, W> {
             ("kind", kind.name()),
         ] {
             if !text.is_empty() {
-                let mut label = Message::default();
-                label.number(1, self.strings.of(key.to_owned()));
-                label.number(2, self.strings.of(text.to_owned()));
-                message.field(3, label.bytes());
+                let mut label = self.label(key);
+                label.number(label_field::TEXT, self.strings.of(text.to_owned()));
+                message.field(sample_field::LABEL, label.bytes());
             }
         }
         let (pid, tid) = (thread.pid.map(|pid| pid.0), thread.tid.map(|tid| tid.0));
         for (key, id) in [("pid", pid), ("tid", tid)] {
             if let Some(id) = id {
-                let mut label = Message::default();
-                label.number(1, self.strings.of(key.to_owned()));
-                label.number(3, id);
-                message.field(3, label.bytes());
+                let mut label = self.label(key);
+                label.number(label_field::NUMBER, id);
+                message.field(sample_field::LABEL, label.bytes());
             }
         }
         message
+    }
+
+    /// Starts a label, whose value is missing.
+    fn label(&mut self, key: &str) -> Message {
+        let mut label = Message::default();
+        label.number(label_field::KEY, self.strings.of(key.to_owned()));
+        label
     }
 
     /// Writes the frames, their functions, and the mappings that have them.
