@@ -18,7 +18,11 @@ table_index! {
 }
 
 /// A function below a caller.
-type Call = (Option<CallIndex>, FunctionIndex);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Call {
+    caller: Option<CallIndex>,
+    function: FunctionIndex,
+}
 
 /// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
 /// The rows with most samples are kept.
@@ -29,7 +33,8 @@ pub fn stacks(tree: &FunctionTree, functions: &CountedFunctions) -> (Vec<StackNo
     for node in &tree.nodes {
         let call = (node.frame.event == 0).then(|| {
             let caller = node.caller().and_then(|caller| of_nodes[caller]);
-            calls.of((caller, functions.of_identities[node.frame.function]))
+            let function = functions.of_identities[node.frame.function];
+            calls.of(Call { caller, function })
         });
         of_nodes.push(call);
     }
@@ -50,8 +55,8 @@ fn keep_largest(
     mut own: IndexedTable<CallIndex, u64>,
 ) -> (Vec<StackNode>, u64) {
     let mut totals = own.clone();
-    for (index, &(caller, _)) in calls.enumerate().rev() {
-        if let Some(caller) = caller {
+    for (index, call) in calls.enumerate().rev() {
+        if let Some(caller) = call.caller {
             totals[caller] += totals[index];
         }
     }
@@ -63,7 +68,7 @@ fn keep_largest(
     for &index in dropped.iter().rev() {
         let own_samples = own[index];
         moved += own_samples;
-        if let (Some(caller), _) = calls[index] {
+        if let Some(caller) = calls[index].caller {
             own[caller] += own_samples;
         }
     }
@@ -72,11 +77,11 @@ fn keep_largest(
     let mut row_of = calls.map(|_| None);
     let mut rows = Vec::with_capacity(kept.len());
     for index in kept {
-        let (caller, FunctionIndex(function)) = calls[index];
+        let Call { caller, function } = calls[index];
         row_of[index] = Some(rows.len() as u32);
         rows.push(StackNode {
             caller: caller.and_then(|caller| row_of[caller]),
-            function,
+            function: function.0,
             own: own[index],
         });
     }
@@ -90,7 +95,11 @@ mod tests {
     #[test]
     fn the_30_000_calls_with_most_samples_are_kept() {
         let kept = |calls: u64| {
-            let all = (1..=calls).map(|_| (None, FunctionIndex(0))).collect();
+            let call = Call {
+                caller: None,
+                function: FunctionIndex(0),
+            };
+            let all = (1..=calls).map(|_| call).collect();
             let (kept, moved) = keep_largest(&all, (1..=calls).collect());
             (kept.len(), kept[0].own, moved)
         };

@@ -206,12 +206,12 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
 
     /// Places the frames. Frames that are too narrow to be seen are left out, with their callees.
     fn layout(&self) -> Vec<FrameBox> {
-        let all = self.roots_total();
-        let sum = all.iter().sum::<f64>() / SIDES as f64;
-        if sum <= 0.0 {
+        let whole = self.roots_total().iter().sum::<f64>() / SIDES as f64;
+        if whole <= 0.0 {
             return Vec::new();
         }
-        let pixels = (WIDTH - 2.0 * MARGIN) / sum;
+        // Of each unit.
+        let pixels = (WIDTH - 2.0 * MARGIN) / whole;
         let least = self.least_width(MIN_WIDTH / pixels);
         let is_shown = |node: &FlameGraphNode<SIDES>| node.width() >= least;
         let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::default();

@@ -11,7 +11,7 @@ use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::conversion::synthesis::UNKNOWN_CPU;
 use crate::traces::mono::format::event::LogEventKind;
 use crate::traces::mono::format::log::{BufferEvents, LogBuffer};
-use crate::traces::mono::format::{Log, LogEvent, Method, ThreadId};
+use crate::traces::mono::format::{Log, Method, ThreadId};
 use crate::traces::mono::threads::Threads;
 
 /// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
@@ -31,7 +31,8 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let events = self.events.iter_mut().flatten();
-            if let Some((mut event, kind)) = events.filter_map(happened).next() {
+            let mut actions = events.filter_map(|event| Some((event, action_of(event.kind)?)));
+            if let Some((mut event, kind)) = actions.next() {
                 event.time = event.time.max(self.latest);
                 self.latest = event.time;
                 let context = EventContext {
@@ -48,9 +49,9 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
     }
 }
 
-/// Returns an event if it is an action of a thread, and not data about code or names.
-fn happened(event: LogEvent<'_>) -> Option<(LogEvent<'_>, EventKind<Method, LogEventKind<'_>>)> {
-    let kind = match event.kind {
+/// Returns what a thread did; `None` if an event has data about code or names.
+fn action_of(kind: LogEventKind<'_>) -> Option<EventKind<Method, LogEventKind<'_>>> {
+    Some(match kind {
         LogEventKind::Jit { .. }
         | LogEventKind::CodeBuffer { .. }
         | LogEventKind::Metadata { .. }
@@ -62,8 +63,7 @@ fn happened(event: LogEvent<'_>) -> Option<(LogEvent<'_>, EventKind<Method, LogE
             EventKind::Call(CallStep::Exit(method))
         }
         kind => EventKind::Other(kind),
-    };
-    Some((event, kind))
+    })
 }
 
 /// Counts the buffers with a time before that of their thread's buffer before.
