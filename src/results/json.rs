@@ -14,80 +14,33 @@ pub struct Rows {
     depth: usize,
 }
 
-impl Rows {
-    fn is_row(&self) -> bool {
-        self.depth > DEPTH
-    }
+/// Defines methods of a [`Formatter`] that write as rows do at a depth, and else with indentation. Before that, the depth
+/// grows by the first number, and after it, it shrinks by the second one.
+macro_rules! by_depth {
+    ($($method:ident($($argument:ident: $type:ty)?) $deeper:literal $higher:literal;)+) => {$(
+        fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
+            self.depth += $deeper;
+            let is_row = self.depth > DEPTH;
+            self.depth -= $higher;
+            match is_row {
+                true => CompactFormatter.$method(writer $(, $argument)?),
+                false => self.pretty.$method(writer $(, $argument)?),
+            }
+        }
+    )+};
 }
 
 impl Formatter for Rows {
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        match self.is_row() {
-            true => CompactFormatter.begin_array(writer),
-            false => self.pretty.begin_array(writer),
-        }
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        let is_row = self.is_row();
-        self.depth -= 1;
-        match is_row {
-            true => CompactFormatter.end_array(writer),
-            false => self.pretty.end_array(writer),
-        }
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, is_first: bool) -> io::Result<()> {
-        match self.is_row() {
-            true => CompactFormatter.begin_array_value(writer, is_first),
-            false => self.pretty.begin_array_value(writer, is_first),
-        }
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match self.is_row() {
-            true => CompactFormatter.end_array_value(writer),
-            false => self.pretty.end_array_value(writer),
-        }
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        match self.is_row() {
-            true => CompactFormatter.begin_object(writer),
-            false => self.pretty.begin_object(writer),
-        }
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        let is_row = self.is_row();
-        self.depth -= 1;
-        match is_row {
-            true => CompactFormatter.end_object(writer),
-            false => self.pretty.end_object(writer),
-        }
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, is_first: bool) -> io::Result<()> {
-        match self.is_row() {
-            true => CompactFormatter.begin_object_key(writer, is_first),
-            false => self.pretty.begin_object_key(writer, is_first),
-        }
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match self.is_row() {
-            true => CompactFormatter.begin_object_value(writer),
-            false => self.pretty.begin_object_value(writer),
-        }
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match self.is_row() {
-            true => CompactFormatter.end_object_value(writer),
-            false => self.pretty.end_object_value(writer),
-        }
+    by_depth! {
+        begin_array() 1 0;
+        begin_array_value(is_first: bool) 0 0;
+        end_array_value() 0 0;
+        end_array() 0 1;
+        begin_object() 1 0;
+        begin_object_key(is_first: bool) 0 0;
+        begin_object_value() 0 0;
+        end_object_value() 0 0;
+        end_object() 0 1;
     }
 }
 
