@@ -3,8 +3,10 @@
 use std::fmt::{self, Display, Write as _};
 
 use jitdump::{ByteOrder, printable};
-use serde::ser::{SerializeMap as _, SerializeSeq as _};
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+
+use crate::bytes::hex_digits;
 
 /// A range of bytes in a file and its decoded content.
 #[derive(Debug)]
@@ -104,18 +106,9 @@ trait Items<'a> {
 /// Items that are read again on each iteration.
 struct LazyItems<I, F>(I, F);
 
-impl<'a, I: Iterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for LazyItems<I, F> {
+impl<'a, I: Iterator + Clone, F: Fn(I::Item) -> Option<Value<'a>>> Items<'a> for LazyItems<I, F> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_> {
-        Box::new(self.0.clone().map(&self.1))
-    }
-}
-
-/// Items that have been read in advance.
-struct VecItems<T, F>(Vec<T>, F);
-
-impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for VecItems<T, F> {
-    fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_> {
-        Box::new(self.0.iter().map(&self.1))
+        Box::new(self.0.clone().filter_map(&self.1))
     }
 }
 
@@ -125,12 +118,15 @@ impl<'a> ValueList<'a> {
     where
         I: Iterator + Clone + 'a,
     {
-        Self(Box::new(LazyItems(items, value)))
+        Self(Box::new(LazyItems(items, move |item| Some(value(item)))))
     }
 
     /// Creates a list from a vector and converts each item with `value`.
     pub fn from_vec<T: 'a>(items: Vec<T>, value: impl Fn(&T) -> Value<'a> + 'a) -> Self {
-        Self(Box::new(VecItems(items, value)))
+        let places = 0..items.len();
+        Self(Box::new(LazyItems(places, move |at: usize| {
+            items.get(at).map(&value)
+        })))
     }
 
     /// Iterates over the values.
@@ -243,13 +239,8 @@ impl<'a> Fields<'a> {
     /// Adds the endianness of the file.
     #[must_use]
     pub(super) fn byte_order(self, endian: ByteOrder) -> Self {
-        self.word(
-            "byte_order",
-            match endian {
-                ByteOrder::Little => "little",
-                ByteOrder::Big => "big",
-            },
-        )
+        let is_little = endian == ByteOrder::Little;
+        self.word("byte_order", if is_little { "little" } else { "big" })
     }
 
     /// Adds the description of a fault.
@@ -332,15 +323,9 @@ impl Serialize for Value<'_> {
             Self::Word(word) => serializer.serialize_str(word),
             Self::Text(text) => serializer.serialize_str(text),
             Self::Name(name) => serializer.serialize_str(&String::from_utf8_lossy(name)),
-            Self::Bytes(bytes) => serializer.collect_str(&Digits(bytes)),
+            Self::Bytes(bytes) => serializer.serialize_str(&hex_digits(bytes)),
             Self::Fields(fields) => fields.serialize(serializer),
-            Self::List(list) => {
-                let mut seq = serializer.serialize_seq(None)?;
-                for value in list.iter() {
-                    seq.serialize_element(&value)?;
-                }
-                seq.end()
-            }
+            Self::List(list) => serializer.collect_seq(list.iter()),
         }
     }
 }
@@ -412,7 +397,7 @@ impl Display for Value<'_> {
             Self::Word(word) => f.write_str(word),
             Self::Text(text) => write!(f, "\"{}\"", printable(text.as_bytes())),
             Self::Name(name) => write!(f, "\"{}\"", printable(name)),
-            Self::Bytes(bytes) => Digits(bytes).fmt(f),
+            Self::Bytes(bytes) => f.write_str(&hex_digits(bytes)),
             Self::Fields(fields) => {
                 f.write_char('{')?;
                 fields.write(f, 1)?;
@@ -427,14 +412,5 @@ impl Display for Value<'_> {
                 f.write_char(']')
             }
         }
-    }
-}
-
-/// Displays bytes as hexadecimal digits.
-struct Digits<'a>(&'a [u8]);
-
-impl Display for Digits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
