@@ -117,17 +117,9 @@ pub fn handle_signals(reads_stream: bool) -> io::Result<FirstInterrupt> {
 
 /// Leaves out signals that the parent process set to be ignored.
 fn without_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> + Clone {
-    let ignored = ignored_signals();
+    // As by `nohup`: bit n - 1 for signal n.
+    let ignored = kernel::own_bits("SigIgn");
     signals
         .into_iter()
         .filter(move |signal| ignored >> (signal - 1) & 1 == 0)
-}
-
-/// Returns the signals that the parent process set to be ignored, as `nohup` does: bit n - 1 for signal n.
-fn ignored_signals() -> u64 {
-    let status = kernel::read_text("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
 }

@@ -71,8 +71,7 @@ fn start_at(now: SystemTime, uptime: &str, ticks: u64) -> Option<SystemTime> {
 /// Returns the effective user ID of a process that runs. Its directory in `/proc` may be root's: that of a process that is not
 /// dumpable, as programs with capabilities are.
 pub fn owner_of(pid: u32) -> Option<u32> {
-    let status = kernel::read_text(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let ids = kernel::status_of(pid, "Uid")?;
     ids.split_whitespace().nth(1)?.parse().ok()
 }
 

@@ -173,11 +173,7 @@ impl Permissions {
         const CAP_SYS_ADMIN: u64 = 1 << 21;
         const CAP_PERFMON: u64 = 1 << 38;
         let paranoid = kernel::read_text("/proc/sys/kernel/perf_event_paranoid");
-        let status = kernel::read_text("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let effective = mask
-            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-            .unwrap_or(0);
+        let effective = kernel::own_bits("CapEff");
         Self {
             paranoid: paranoid.ok().and_then(|text| text.trim().parse().ok()),
             user: geteuid().as_raw(),

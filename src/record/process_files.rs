@@ -89,10 +89,8 @@ fn root_of(pid: u32) -> PathBuf {
 
 /// Returns the IDs of a process in its namespaces, from that of this process to its own; nothing if it has exited.
 pub fn ids_of(pid: u32) -> Vec<u32> {
-    let status = kernel::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let ids = ids.unwrap_or_default().split_whitespace();
-    ids.filter_map(|id| id.parse().ok()).collect()
+    let ids = kernel::status_of(pid, "NSpid").unwrap_or_default();
+    ids.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
 /// Returns the possible names of a process's perf map in its `/tmp`. In a container, it has another ID.

@@ -128,8 +128,7 @@ fn ends_recording_of_user(program: &Path, user: u32) -> Option<&'static str> {
 
 /// Whether programs get no more rights than the user, by a mount option or a property of this process.
 fn is_without_new_rights(program: &Path) -> bool {
-    let status = kernel::read_text("/proc/self/status").unwrap_or_default();
-    status.lines().any(|line| line == "NoNewPrivs:\t1")
+    kernel::own_bits("NoNewPrivs") == 1
         || statvfs(program).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOSUID))
 }
 

@@ -499,8 +499,7 @@ impl PerfMapSearch<'_> {
 
 /// ID of a running process in its own PID namespace.
 fn namespace_pid(pid: Pid) -> Option<u32> {
-    let status = kernel::read_text(process_folder(pid).join("status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
+    let numbers = kernel::status_of(pid, "NStgid")?;
     numbers.split_whitespace().next_back()?.parse().ok()
 }
 

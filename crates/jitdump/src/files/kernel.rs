@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "files of the kernel only")]
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,20 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// Reads a file of UTF-8 text.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     kernel_path(path.as_ref()).and_then(fs::read_to_string)
+}
+
+/// Returns a field of a process's status, as in proc_pid_status(5); `None` if there is no such process.
+pub fn status_of(process: impl Display, field: &str) -> Option<String> {
+    let status = read_text(format!("/proc/{process}/status")).ok()?;
+    let of_field = |line: &str| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned);
+    status.lines().find_map(of_field)
+}
+
+/// Returns the bits of a field of this process's status, which is a flag or a mask: none if there is no such field.
+pub fn own_bits(field: &str) -> u64 {
+    status_of("self", field)
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// Returns the text of a link.
