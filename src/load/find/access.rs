@@ -25,30 +25,13 @@ pub const MANIFEST: &str = "manifest.json";
 /// Maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
 
-/// Restrictions on files, by their paths and their owners.
+/// Restrictions on files, by their paths and their owners. In folders such as `/tmp`, anybody can create files with the names of
+/// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
+/// its target, so links are checked too.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Which paths may be opened.
     pub reach: Reach,
-    /// Whose files may be used.
-    pub ownership: OwnerCheck,
-}
-
-impl Access {
-    /// Returns the restrictions for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
-    pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
-        Self {
-            reach: options.reach(),
-            ownership: OwnerCheck::new(options, profile_owner, end),
-        }
-    }
-}
-
-/// Decides which files may be used. In folders such as `/tmp`, anybody can create files with the names of
-/// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
-/// its target, so links are checked too.
-#[derive(Clone, Debug)]
-pub struct OwnerCheck {
     profile_owner: u32,
     /// Owners of processes, by ID, as the options name them.
     process_owners: BTreeMap<u32, u32>,
@@ -61,10 +44,11 @@ pub struct OwnerCheck {
     pub end: Option<SystemTime>,
 }
 
-impl OwnerCheck {
-    /// Creates the checks for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
+impl Access {
+    /// Returns the restrictions for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
     pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
         Self {
+            reach: options.reach(),
             profile_owner,
             process_owners: options.process_owners.clone(),
             profile: options.input.clone(),
@@ -177,7 +161,7 @@ mod tests {
             (Some(started - minute), false),
             (Some(started + minute), true),
         ] {
-            let check = OwnerCheck::new(&LoadOptions::default(), 0, end);
+            let check = Access::new(&LoadOptions::default(), 0, end);
             assert_eq!(check.is_of_running(owner, me), is_owner, "{end:?}");
             assert!(!check.is_of_running(owner + 1, me));
         }
@@ -192,7 +176,7 @@ mod tests {
             process_owners: BTreeMap::from([(process.0, user)]),
             ..LoadOptions::default()
         };
-        let check = OwnerCheck::new(&options, 0, None);
+        let check = Access::new(&options, 0, None);
         assert!(check.has(user, Some(process)));
         assert!(!check.has(user + 1, Some(process)));
         assert!(!check.has(user, Some(other)) && !check.has(user, None));
@@ -224,7 +208,7 @@ mod tests {
             process_owners: BTreeMap::from([(process.0, user)]),
             ..LoadOptions::default()
         };
-        let check = OwnerCheck::new(&options, 0, None);
+        let check = Access::new(&options, 0, None);
         let mut file = OpenFile::open(Path::new("Cargo.toml")).unwrap().origin().clone();
         for (owner, links, is_used) in [
             (user, vec![], true),
@@ -250,7 +234,7 @@ mod tests {
     #[test]
     fn a_private_file_in_a_process_is_that_of_its_owner() {
         let me = Pid(std::process::id());
-        let check = OwnerCheck::new(&LoadOptions::default(), 0, None);
+        let check = Access::new(&LoadOptions::default(), 0, None);
         let private = tempfile::NamedTempFile::new().unwrap();
         let mut file = OpenFile::open(private.path()).unwrap().origin().clone();
         assert_eq!(check.check_in_process(&file, me), Ok(()));

@@ -140,7 +140,7 @@ impl<'a> JitdumpSearch<'a> {
         Self {
             profile_index,
             clock_offset,
-            mapped: MappingTimes::new(clock, profile_index, access.ownership.end),
+            mapped: MappingTimes::new(clock, profile_index, access.end),
             access,
             named: named.map(|file| file.path.clone()).collect(),
             profile_folders: ProfileFolders::of(input),
@@ -431,8 +431,7 @@ impl<'a> JitdumpSearch<'a> {
             let path = root.join(recorded.strip_prefix("/").unwrap_or(recorded));
             let opened = self.open_once(&path, || walk::open(recorded, Scope::Root(&root)));
             let opened = opened.and_then(|found| {
-                let ownership = &self.access.ownership;
-                ownership.check_in_process(found.file.origin(), marker.pid)?;
+                self.access.check_in_process(found.file.origin(), marker.pid)?;
                 Ok(found)
             });
             all.push((path, opened));
@@ -483,7 +482,7 @@ impl<'a> JitdumpSearch<'a> {
         if self.named.contains(candidate.file.path()) {
             return Ok(());
         }
-        self.access.ownership.check(candidate.file.origin(), Some(pid))
+        self.access.check(candidate.file.origin(), Some(pid))
     }
 
     /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0

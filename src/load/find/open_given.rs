@@ -55,7 +55,7 @@ pub fn open_given(
                     continue;
                 }
             };
-            match access.ownership.check(file.origin(), None) {
+            match access.check(file.origin(), None) {
                 Ok(()) => add(file),
                 Err(rejected) => diagnostics.push(rejected.in_file(&found)),
             }

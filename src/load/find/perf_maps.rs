@@ -403,10 +403,10 @@ impl PerfMapSearch<'_> {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
         if place.origin != MapOrigin::Named {
-            self.access.ownership.check(file.origin(), Some(pid))?;
+            self.access.check(file.origin(), Some(pid))?;
         }
         if place.origin == MapOrigin::Process {
-            self.access.ownership.check_in_process(file.origin(), pid)?;
+            self.access.check_in_process(file.origin(), pid)?;
         }
         let rejected = |issue| {
             let rejected = Diagnostic::new(issue).with("pid", pid);
