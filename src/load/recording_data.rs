@@ -43,7 +43,7 @@ impl RecordingData {
     pub fn check_input(&self) -> Result<(), Diagnostic> {
         self.input.get().map_or(Ok(()), InputFiles::check)?;
         let rewritten = self.rewritten().map(|records| &records.file);
-        let synthesized = self.synthesized.get().map(|made| made.records());
+        let synthesized = self.synthesized.get().map(|made| &made.records);
         let files = rewritten.chain(self.spliced.get()).chain(synthesized);
         let mut files = files.chain(self.unwound.get());
         files.try_for_each(StreamedFile::check)

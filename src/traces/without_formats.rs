@@ -22,17 +22,16 @@ pub trait OpenedFiles: std::fmt::Debug {}
 
 /// No profile is made of events.
 #[derive(Debug)]
-pub struct SynthesizedProfile(Infallible);
+pub struct SynthesizedProfile {
+    /// The records.
+    pub records: StreamedFile,
+    none: Infallible,
+}
 
 impl SynthesizedProfile {
     /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
-        match self.0 {}
-    }
-
-    /// Returns the records.
-    pub fn records(&self) -> &StreamedFile {
-        match self.0 {}
+        match self.none {}
     }
 }
 

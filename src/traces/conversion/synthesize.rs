@@ -45,15 +45,11 @@ impl Ahead for Box<dyn EventSource + '_> {
 pub struct SynthesizedProfile {
     /// Everything but the records.
     pub synthesized: Synthesized,
-    records: StreamedFile,
+    /// The records.
+    pub records: StreamedFile,
 }
 
 impl SynthesizedProfile {
-    /// Returns the records.
-    pub fn records(&self) -> &StreamedFile {
-        &self.records
-    }
-
     /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
         self.synthesized.profile(ProfileBytes::of_file(&self.records))

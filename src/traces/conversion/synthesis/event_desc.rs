@@ -3,28 +3,15 @@
 use jitdump::ByteOrder;
 
 use crate::bytes::write_padded;
-use crate::bytes::{Reader, until_nul};
 use crate::perf::feature;
 use crate::perf::record::{self, HEADER_SIZE};
 use crate::perf::synthetic::padded;
 
 /// Reads the names of `count` events; `None` if the section is damaged or has a different number of events.
 pub(super) fn names(content: &[u8], endian: ByteOrder, count: usize) -> Option<Vec<&[u8]>> {
-    let mut reader = Reader::new(content, endian);
-    let declared_count = reader.u32()?;
-    let attr_size = reader.u32()?;
-    if usize::try_from(declared_count).ok()? != count {
-        return None;
-    }
-    let mut names = Vec::new();
-    for _ in 0..count {
-        reader.skip(attr_size.into())?;
-        let ids = reader.u32()?;
-        let size = reader.u32()?;
-        names.push(until_nul(reader.bytes(size.into())?));
-        reader.skip(u64::from(ids).checked_mul(8)?)?;
-    }
-    Some(names)
+    let names: Vec<&[u8]> = feature::event_names(content, endian).collect();
+    let declared_count = usize::try_from(endian.u32_at(content, 0)?).ok()?;
+    (declared_count == count && names.len() == count).then_some(names)
 }
 
 /// Returns the section for events with these attributes of the same size, IDs and names. The layout is that
