@@ -87,12 +87,14 @@ impl<'a> JitTables<'a> {
         let (offset, unwinding) = file.unwinding(function.function)?;
         let address = unwinding.address(file.range(function.function)?);
         let read = || {
-            Arc::new(JitTable::read(EhFrame {
+            let index = FdeIndex::read(EhFrame {
                 section: unwinding.eh_frame,
                 address,
                 endian: machine.endian,
                 address_size: machine.address_size(),
-            }))
+            });
+            let rows = (0..index.len()).map(|_| OnceLock::new()).collect();
+            Arc::new(JitTable { index, rows })
         };
         let key = (function.file, offset, address);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,15 +125,5 @@ impl<'a> JitTables<'a> {
         let mapped = &self.timeline.mappings()[mapping];
         let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
         Some((function_of(self.files, mapped.function)?.code?, offset))
-    }
-}
-
-impl<'a> JitTable<'a> {
-    fn read(frame: EhFrame<'a>) -> Self {
-        let index = FdeIndex::read(frame);
-        Self {
-            rows: (0..index.len()).map(|_| OnceLock::new()).collect(),
-            index,
-        }
     }
 }

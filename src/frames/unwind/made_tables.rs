@@ -32,8 +32,8 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
         out.extend_from_slice(&[0; 4]);
         // Version, no augmentation, alignment factors 1 and -8.
         out.extend_from_slice(&[1, 0, 1, 0x78]);
-        out.push(return_address(target));
-        SavedRegisters::of(target, Some(FramelessTop::at_call(target))).write(out);
+        out.push(column_of_return_address(target));
+        write_rules(out, target, Some(FramelessTop::at_call(target)));
     })?;
     let start = range.start.0.to_le_bytes();
     let size = (code.len() as u64).to_le_bytes();
@@ -53,7 +53,7 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
             let offset = offset as usize;
             advance(out, offset.saturating_sub(at));
             at = offset;
-            SavedRegisters::of(target, top).write(out);
+            write_rules(out, target, top);
         }
     })?;
     Some(section)
@@ -70,23 +70,14 @@ fn entry(section: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Option<()> 
 }
 
 /// DWARF number of the register, or column, of the return address.
-fn return_address(target: Target) -> u8 {
+fn column_of_return_address(target: Target) -> u8 {
     match target {
         Target::X86_64 => 16,
         Target::Aarch64 => 30,
     }
 }
 
-/// Where a frame and what it has saved are.
-struct SavedRegisters {
-    target: Target,
-    /// Register that the CFA is relative to, and the distance.
-    cfa: (u16, u64),
-    /// Distance of the saved frame pointer below the CFA, in words; it is in its register otherwise.
-    frame_pointer: Option<u64>,
-    return_address: ReturnAddress,
-}
-
+/// Where the return address of a frame is.
 enum ReturnAddress {
     /// This many words below the CFA.
     Saved(u64),
@@ -94,64 +85,53 @@ enum ReturnAddress {
     Register(u16),
 }
 
-impl SavedRegisters {
-    /// Returns where registers are, by what is on top of the stack; `None` means a frame.
-    fn of(target: Target, top: Option<FramelessTop>) -> Self {
-        let stack = target.stack_pointer();
-        let (cfa, frame_pointer, return_address) = match top {
-            // The frame pointer is at the saved one, with the return address above it.
-            None => ((target.frame_pointer(), 16), Some(2), ReturnAddress::Saved(1)),
-            Some(FramelessTop::ReturnAddress {
-                offset,
-                frame_pointer,
-                removed,
-            }) => {
-                let removed = u64::from(removed);
-                let cfa = u64::from(offset).saturating_add(8).saturating_add(removed);
-                let below = |at: u32| cfa.saturating_sub(at.into()) / 8;
-                let place = ReturnAddress::Saved(removed / 8 + 1);
-                ((stack, cfa), frame_pointer.map(below), place)
-            }
-            Some(FramelessTop::Register { register, offset }) => (
-                (stack, offset.into()),
-                (offset > 0).then_some(2),
-                ReturnAddress::Register(register),
-            ),
-        };
-        Self {
-            target,
-            cfa,
+/// Appends all rules for what is on top of the stack, since they may differ from those of the row before; `None` means a frame.
+fn write_rules(out: &mut Vec<u8>, target: Target, top: Option<FramelessTop>) {
+    let stack = target.stack_pointer();
+    // The CFA is at a distance from a register. The frame pointer is so many words below it, or in its register.
+    let ((register, distance), frame_pointer, return_address) = match top {
+        // The frame pointer is at the saved one, with the return address above it.
+        None => ((target.frame_pointer(), 16), Some(2), ReturnAddress::Saved(1)),
+        Some(FramelessTop::ReturnAddress {
+            offset,
             frame_pointer,
-            return_address,
+            removed,
+        }) => {
+            let removed = u64::from(removed);
+            let cfa = u64::from(offset).saturating_add(8).saturating_add(removed);
+            let below = |at: u32| cfa.saturating_sub(at.into()) / 8;
+            let place = ReturnAddress::Saved(removed / 8 + 1);
+            ((stack, cfa), frame_pointer.map(below), place)
         }
+        Some(FramelessTop::Register { register, offset }) => (
+            (stack, offset.into()),
+            (offset > 0).then_some(2),
+            ReturnAddress::Register(register),
+        ),
+    };
+    let column = column_of_return_address(target);
+    out.push(dw::DW_CFA_def_cfa.0);
+    leb128::write_unsigned(out, u64::from(register));
+    leb128::write_unsigned(out, distance);
+    let pointer = target.frame_pointer() as u8;
+    match frame_pointer {
+        Some(words) => {
+            out.push(dw::DW_CFA_offset.0 | pointer);
+            leb128::write_unsigned(out, words);
+        }
+        None => out.extend_from_slice(&[dw::DW_CFA_same_value.0, pointer]),
     }
-
-    /// Appends all rules, since they may differ from those of the row before.
-    fn write(&self, out: &mut Vec<u8>) {
-        let column = return_address(self.target);
-        out.push(dw::DW_CFA_def_cfa.0);
-        leb128::write_unsigned(out, self.cfa.0.into());
-        leb128::write_unsigned(out, self.cfa.1);
-        let pointer = self.target.frame_pointer() as u8;
-        match self.frame_pointer {
-            Some(words) => {
-                out.push(dw::DW_CFA_offset.0 | pointer);
-                leb128::write_unsigned(out, words);
-            }
-            None => out.extend_from_slice(&[dw::DW_CFA_same_value.0, pointer]),
+    match return_address {
+        ReturnAddress::Saved(words) => {
+            out.push(dw::DW_CFA_offset.0 | column);
+            leb128::write_unsigned(out, words);
         }
-        match self.return_address {
-            ReturnAddress::Saved(words) => {
-                out.push(dw::DW_CFA_offset.0 | column);
-                leb128::write_unsigned(out, words);
-            }
-            ReturnAddress::Register(register) if register == u16::from(column) => {
-                out.extend_from_slice(&[dw::DW_CFA_same_value.0, column]);
-            }
-            ReturnAddress::Register(register) => {
-                out.extend_from_slice(&[dw::DW_CFA_register.0, column]);
-                leb128::write_unsigned(out, register.into());
-            }
+        ReturnAddress::Register(register) if register == u16::from(column) => {
+            out.extend_from_slice(&[dw::DW_CFA_same_value.0, column]);
+        }
+        ReturnAddress::Register(register) => {
+            out.extend_from_slice(&[dw::DW_CFA_register.0, column]);
+            leb128::write_unsigned(out, register.into());
         }
     }
 }

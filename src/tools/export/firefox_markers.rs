@@ -80,8 +80,7 @@ struct EventMarker {
     end: Option<f64>,
     name: u32,
     category: usize,
-    kind: &'static str,
-    fields: Fields,
+    data: Data,
 }
 
 /// Texts and events of markers, with numbers in place of strings.
@@ -144,8 +143,7 @@ impl MarkerSource {
                 end,
                 name: strings.of(kind.to_owned()),
                 category,
-                kind,
-                fields,
+                data: Data { kind, fields },
             }
         });
         let events = events.collect();
@@ -187,10 +185,7 @@ impl MarkerSource {
         let first = self.events.partition_point(|event| event.thread < thread);
         let events = self.events.iter().skip(first);
         for event in events.take_while(|event| event.thread == thread) {
-            let data = Data {
-                kind: event.kind,
-                fields: event.fields.clone(),
-            };
+            let data = event.data.clone();
             table.add_marker((event.name, event.category), data, (event.start, event.end));
         }
         table
