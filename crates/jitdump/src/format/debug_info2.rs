@@ -41,9 +41,9 @@ pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebug
 
 /// Returns the lists of a record that has this layout.
 pub fn lists(content: &[u8], endian: ByteOrder) -> Option<lists::EncodedLists<'_>> {
-    match layout(content, endian)? {
-        DebugInfo2Layout::Lists => lists::EncodedLists::split(content, endian),
-        DebugInfo2Layout::Positions(_) => None,
+    match positions::RawLists::split(content, endian) {
+        Some(_) => None,
+        None => lists::EncodedLists::split(content, endian),
     }
 }
 
@@ -59,20 +59,14 @@ pub fn may_be_positions(content: &[u8]) -> bool {
 /// layout with lists.
 pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
     let mut reader = Reader::new(content, endian);
-    let mut number = |is_wide: bool| match is_wide {
-        true => reader.u64(),
-        false => reader.u32().map(u64::from),
+    let counts: Option<Vec<u64>> = match is_lists {
+        true => (0..8).map(|_| reader.u32().map(u64::from)).collect(),
+        false => (0..4).map(|_| reader.u64()).collect(),
     };
-    let lists: Option<Vec<(&str, u64, u64)>> = match is_lists {
-        true => std::array::from_fn::<_, 8, _>(|_| number(false))
-            .into_iter()
-            .collect::<Option<Vec<u64>>>()
-            .and_then(|counts| lists::EncodedLists::expected(&counts)),
-        false => std::array::from_fn::<_, 4, _>(|_| number(true))
-            .into_iter()
-            .collect::<Option<Vec<u64>>>()
-            .and_then(|counts| positions::RawLists::expected(&counts)),
-    };
+    let lists = counts.and_then(|counts| match is_lists {
+        true => lists::EncodedLists::expected(&counts),
+        false => positions::RawLists::expected(&counts),
+    });
     let Some(lists) = lists else {
         return "ends inside its counts".to_owned();
     };
@@ -91,8 +85,7 @@ pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
 
 /// Whether the sizes of lists of strings in a record with lists are not rounded up, as they should be.
 pub fn has_unrounded_sizes(content: &[u8], endian: ByteOrder) -> bool {
-    positions::RawLists::split(content, endian).is_none()
-        && lists::EncodedLists::split(content, endian).is_some_and(|lists| !lists.is_rounded)
+    lists(content, endian).is_some_and(|lists| !lists.is_rounded)
 }
 
 /// Whether an index of a string is neither one of `count` strings nor all ones (none).

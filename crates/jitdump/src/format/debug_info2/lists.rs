@@ -172,15 +172,25 @@ impl<'a> EncodedLists<'a> {
         let mut files = Files::new(&paths);
         let mut info = DebugInfo::default();
         let mut missing_indices = 0u64;
-        for record in self.records::<5>(self.functions) {
-            let [name, file, _line, _column, _flags] = record;
+        for [name, file, line, column, _flags] in self.records(self.functions) {
             for (index, count) in [(name, names.len()), (file, paths.len())] {
                 missing_indices = missing_indices.saturating_add(is_missing(index, count).into());
             }
-            info.functions.push(function(record, &names, &mut files));
+            info.functions.push(SourceFunction {
+                name: names.get(name as usize).copied().unwrap_or_default(),
+                file: files.number(file),
+                line: line_number(line),
+                column: column_from_0(column),
+            });
         }
-        for record in self.records(self.lines) {
-            info.rows.push(row(record, &mut files));
+        for [offset, file, line, column] in self.records(self.lines) {
+            info.rows.push(LineRow {
+                offset,
+                file: files.number(file),
+                line: line_number(line),
+                column: column_from_0(column),
+                discriminator: 0,
+            });
         }
         info.files = files.files;
         let mut ranges = self.records::<2>(self.ranges);
@@ -220,33 +230,9 @@ impl<'a> EncodedLists<'a> {
     }
 }
 
-/// Converts an entry of the list of functions.
-fn function<'a>(
-    [name, file, line, column, _flags]: [u32; 5],
-    names: &[&'a [u8]],
-    files: &mut Files<'_, 'a>,
-) -> SourceFunction<'a> {
-    SourceFunction {
-        name: names.get(name as usize).copied().unwrap_or_default(),
-        file: files.number(file),
-        line: line_number(line),
-        column: column_from_0(column),
-    }
-}
-
 /// Converts a line number; all ones becomes 0 (unknown).
 fn line_number(line: u32) -> u32 {
     if line == u32::MAX { 0 } else { line }
-}
-
-fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> LineRow {
-    LineRow {
-        offset,
-        file: files.number(file),
-        line: line_number(line),
-        column: column_from_0(column),
-        discriminator: 0,
-    }
 }
 
 /// Converts a 0-based column to a 1-based one.
