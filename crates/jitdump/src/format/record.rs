@@ -178,12 +178,7 @@ struct Prefix {
 impl<'a> Records<'a> {
     /// Creates an iterator that starts at byte `start` of the file.
     pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
-        Self {
-            file: ContentWindow::whole(file),
-            position: start,
-            endian,
-            last_time: None,
-        }
+        Self::in_window(ContentWindow::whole(file), start, endian, None)
     }
 
     /// Creates an iterator that starts at byte `position` of a file, after a record of time `last_time`.

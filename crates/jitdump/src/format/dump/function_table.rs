@@ -42,11 +42,10 @@ pub struct FunctionTable {
     tracks: Vec<(u32, RecordLocation)>,
 }
 
-/// What all functions have. The location of the record is not in a field of its own, because that would be padded.
+/// What all functions have.
 #[derive(Clone, Copy, Debug)]
 struct LoadedFunction {
-    load_offset: u64,
-    load_size: u32,
+    load: PackedLocation,
     size: u32,
     start: Address,
     time: RuntimeTime,
@@ -54,15 +53,6 @@ struct LoadedFunction {
 
 /// A million functions without debug information take 32 MB, which the limits in docs/performance.md are based on.
 const _: () = assert!(size_of::<LoadedFunction>() == 32);
-
-impl LoadedFunction {
-    fn load(&self) -> RecordLocation {
-        RecordLocation {
-            offset: self.load_offset,
-            size: self.load_size,
-        }
-    }
-}
 
 impl FunctionTable {
     /// Returns the number of functions.
@@ -73,8 +63,7 @@ impl FunctionTable {
     /// Adds a function. `function` is its index.
     pub fn push(&mut self, function: u32, records: &FunctionRecords) {
         self.functions.push(LoadedFunction {
-            load_offset: records.load.offset,
-            load_size: records.load.size,
+            load: PackedLocation::of(records.load),
             size: records.size,
             start: records.start,
             time: records.time,
@@ -131,7 +120,7 @@ impl FunctionTable {
     pub fn get(&self, function: u32) -> Option<FunctionRecords> {
         let loaded = self.loaded(function)?;
         Some(FunctionRecords {
-            load: loaded.load(),
+            load: loaded.load.unpacked(),
             time: loaded.time,
             pid: self.pid(function)?,
             start: loaded.start,
@@ -145,7 +134,7 @@ impl FunctionTable {
 
     /// Returns the location of a function's LOAD record.
     pub fn load(&self, function: u32) -> Option<RecordLocation> {
-        self.loaded(function).map(LoadedFunction::load)
+        self.loaded(function).map(|loaded| loaded.load.unpacked())
     }
 
     /// Returns the time of a function's LOAD record.
@@ -227,7 +216,7 @@ struct PackedLocation {
 impl OptionalRecords {
     /// Adds the record of the last function.
     fn push(&mut self, function: u32, record: Option<RecordLocation>) {
-        let Some(RecordLocation { offset, size }) = record else {
+        let Some(record) = record else {
             return;
         };
         if self.functions.is_empty() && function as usize != self.locations.len() {
@@ -236,7 +225,7 @@ impl OptionalRecords {
         } else if !self.functions.is_empty() {
             self.functions.push(function);
         }
-        self.locations.push(PackedLocation { offset, size });
+        self.locations.push(PackedLocation::of(record));
     }
 
     /// Adds records of functions that have none. Of several for one function, the first stays.
@@ -278,6 +267,10 @@ impl OptionalRecords {
 }
 
 impl PackedLocation {
+    fn of(RecordLocation { offset, size }: RecordLocation) -> Self {
+        Self { offset, size }
+    }
+
     fn unpacked(&self) -> RecordLocation {
         RecordLocation {
             offset: self.offset,
