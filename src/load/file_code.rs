@@ -82,18 +82,13 @@ impl<'a> MappedFiles<'a> {
     /// Whether an address is in a file mapping just before `time`; code precedes maps of the same time.
     fn hold(&mut self, space: SpaceId, address: Address, time: Time) -> bool {
         let processes = &self.index.processes;
-        let own = processes.space(space);
+        let own = std::iter::once((space, processes.space(space)));
         let mut until = Time(time.0.saturating_sub(1));
-        let mut child = own;
-        if let Some(is_file) = self.at(space, own, address, until) {
-            return is_file;
-        }
-        for (ancestor, space) in processes.ancestors(space) {
-            until = child.parent.map_or(until, |(_, forked)| forked.min(until));
-            if let Some(is_file) = self.at(ancestor, space, address, until) {
+        for (id, space) in own.chain(processes.ancestors(space)) {
+            if let Some(is_file) = self.at(id, space, address, until) {
                 return is_file;
             }
-            child = space;
+            until = space.parent.map_or(until, |(_, forked)| forked.min(until));
         }
         false
     }

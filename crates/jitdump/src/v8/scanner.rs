@@ -490,9 +490,7 @@ impl<'t> Scanner<'t> {
         let bracket = self.brackets.innermost_mut()?;
         if let Some(class) = bracket.class.take_if(|_| !is_extended) {
             let initializer = self.open_function(class, None);
-            if let Some(function) = self.functions.get_mut(initializer as usize) {
-                function.range.end = token.end;
-            }
+            self.end_function(initializer, token.end);
             self.bases.push(self.base_class());
             return Some(BracketKind::Class(initializer));
         }
@@ -541,13 +539,6 @@ impl<'t> Scanner<'t> {
         if character != expected {
             return None;
         }
-        let operand_if = |is_operand: bool| {
-            if is_operand {
-                After::Operand
-            } else {
-                After::Statement
-            }
-        };
         self.after = match bracket.kind {
             BracketKind::Parenthesis(parenthesis) => {
                 self.closed = Some((parenthesis, bracket.start));
@@ -567,7 +558,10 @@ impl<'t> Scanner<'t> {
             BracketKind::Function { index, is_operand } => {
                 self.end_function(index, token.end);
                 let is_member = self.brackets.innermost().is_some_and(Bracket::has_members);
-                operand_if(is_operand && !is_member)
+                match is_operand && !is_member {
+                    true => After::Operand,
+                    false => After::Statement,
+                }
             }
             BracketKind::Substitution => {
                 let rest = self.lexer.template_rest();
