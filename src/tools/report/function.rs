@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::frames::ranking::RankedRow;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{NamedFunctionIndex, SourceFileIndex};
+use crate::frames::stream::tables::{Call, NamedFunctionIndex, SourceFileIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::results::diagnostics::Issue;
 use crate::tools::excerpts::SourceText;
@@ -193,40 +193,36 @@ impl Shares {
             let other = language.or(next).filter(|&other| !is_it(other))?;
             Some(named(tables, other))
         };
+        let place = |Call { line, .. }: &Call| Some((line.file.filter(|_| line.line > 0)?, line.line));
         let mut shares = Self::default();
         for (stack, _, weight) in counts.of_event(event) {
-            let calls: Vec<(NamedFunctionIndex, Option<SourceFileIndex>, u32, Option<&str>)> = tables
-                .calls(stack)
-                .map(|call| {
-                    let tier = tables.frames[call.frame].tier.map(|tier| &*tables.tiers[tier]);
-                    (call.line.function, call.line.file, call.line.line, tier)
-                })
-                .collect();
-            if let Some(&(function, file, line, tier)) = calls.first()
-                && is_it(function)
+            let calls: Vec<Call> = tables.calls(stack).collect();
+            if let Some(call) = calls.first()
+                && is_it(call.line.function)
             {
-                let share = match file.filter(|_| line > 0) {
-                    Some(file) => shares.lines.entry((file, line)).or_default(),
+                let share = match place(call) {
+                    Some(place) => shares.lines.entry(place).or_default(),
                     None => &mut shares.no_line,
                 };
                 share.own.add(weight);
-                if let Some(tier) = tier {
-                    shares.tiers.entry(tier.to_owned()).or_default().add(weight);
+                if let Some(tier) = tables.frames[call.frame].tier {
+                    let tier = tables.tiers[tier].clone();
+                    shares.tiers.entry(tier).or_default().add(weight);
                 }
             }
             let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
             let mut has_no_line = false;
-            for (at, &(function, file, line, _)) in calls.iter().enumerate() {
-                if !is_it(function) {
+            for (at, call) in calls.iter().enumerate() {
+                if !is_it(call.line.function) {
                     continue;
                 }
-                let line = file.filter(|_| line > 0).map(|file| (file, line));
+                let line = place(call);
                 has_no_line |= line.is_none();
                 lines.extend(line);
                 let (inner, outer) = calls.split_at(at);
                 let (inner, outer) = (inner.iter().rev(), outer.iter().skip(1));
-                callees.extend(nearest(&mut inner.map(|call| call.0)));
-                callers.extend(nearest(&mut outer.map(|call| call.0)));
+                callees.extend(nearest(&mut inner.map(|call| call.line.function)));
+                callers.extend(nearest(&mut outer.map(|call| call.line.function)));
             }
             for line in lines {
                 shares.lines.entry(line).or_default().total.add(weight);
