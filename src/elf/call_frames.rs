@@ -236,19 +236,12 @@ impl CallFrames {
             SectionKind::EhFrame => index(section.eh_frame(), &section.bases(), memory),
             SectionKind::DebugFrame => index(section.debug_frame(), &section.bases(), memory),
         };
-        let EntryIndex { mut entries, end } = index?;
+        let (mut entries, end) = index?;
         section.bytes.truncate(end);
         section.bytes.shrink_to_fit();
         entries.sort_unstable();
         // Only damaged sections have overlapping entries; the one with the lowest address is kept.
-        let mut end = Address(0);
-        entries.retain(|(range, _)| {
-            let is_disjoint = range.start >= end;
-            if is_disjoint {
-                end = range.end;
-            }
-            is_disjoint
-        });
+        entries.dedup_by(|(next, _), (kept, _)| next.start < kept.end);
         let entries = entries
             .into_iter()
             .map(|(range, offset)| SectionEntry::new(range.start, offset));
@@ -316,28 +309,18 @@ impl FrameHeader {
     }
 }
 
-/// Entries of a section.
-struct EntryIndex {
-    /// Their linked addresses and offsets.
-    entries: Vec<(AddressRange, usize)>,
-    /// Offset after the last byte that one of them needs.
-    end: usize,
-}
-
-/// Finds the entries of a section. Each common part is parsed once.
+/// Finds the entries of a section: their linked addresses and offsets, and the offset after the last byte that one of them
+/// needs. Each common part is parsed once.
 fn index<'a, S: UnwindSection<Slice<'a>>>(
     section: S,
     bases: &BaseAddresses,
     memory: &FileMemory<'_>,
-) -> Option<EntryIndex> {
+) -> Option<(Vec<(AddressRange, usize)>, usize)> {
     /// Maximum size of the field before an entry, which its length does not include.
     const LENGTH_SIZE: usize = 12;
     type Cie<'a> = CommonInformationEntry<Slice<'a>>;
     let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
-    let mut index = EntryIndex {
-        entries: Vec::new(),
-        end: 0,
-    };
+    let (mut entries, mut end) = (Vec::new(), 0);
     let mut found = section.entries(bases);
     while let Ok(Some(next)) = found.next() {
         let CieOrFde::Fde(partial) = next else {
@@ -364,11 +347,11 @@ fn index<'a, S: UnwindSection<Slice<'a>>>(
                 (fde.cie().offset(), fde.cie().entry_len()),
             ];
             let ends = parts.map(|(offset, size)| offset.saturating_add(size).saturating_add(LENGTH_SIZE));
-            index.end = ends.into_iter().fold(index.end, usize::max);
-            index.entries.push((range, fde.offset()));
+            end = ends.into_iter().fold(end, usize::max);
+            entries.push((range, fde.offset()));
         }
     }
-    Some(index)
+    Some((entries, end))
 }
 
 impl FrameSection {

@@ -71,14 +71,7 @@ impl<'a> FdeIndex<'a> {
         sorted.sort_by_key(|entry: &Fde<'_>| entry.range);
         // Unwinders find one entry for an address. Entries overlap only in damaged sections; the one with the
         // lowest address is kept.
-        let mut end = Address(0);
-        sorted.retain(|entry| {
-            let is_disjoint = entry.range.start >= end;
-            if is_disjoint {
-                end = entry.range.end;
-            }
-            is_disjoint
-        });
+        sorted.dedup_by(|next, kept| next.range.start < kept.range.end);
         let mut size = 0u64;
         let mut sizes = vec![0];
         sizes.extend(sorted.iter().map(|entry| {
