@@ -163,8 +163,8 @@ impl DumpArguments {
 
 /// Returns the faults of decompression.
 fn faults(input: &RuntimeFile) -> Vec<String> {
-    let faults = input.packing_faults();
-    faults.iter().map(|(fault, _)| fault.to_string()).collect()
+    let faults = input.packing_faults.iter();
+    faults.map(|(fault, _)| fault.to_string()).collect()
 }
 
 /// Writes an entry as a line, with the type in `style` if it is damaged.
@@ -186,7 +186,7 @@ impl Preamble {
             format: FORMAT,
             kind,
             file_size: input.file.len() as u64,
-            packed_size: input.compressed.as_ref().map(|compressed| compressed.size),
+            packed_size: input.packed_size,
             packing_faults: faults(input),
         }
     }

@@ -19,16 +19,10 @@ use jitinject::internals::traces::mono::format::packed;
 pub struct RuntimeFile {
     /// Content, decompressed if necessary.
     pub file: InputFile,
-    /// The file before decompression, if it was compressed.
-    pub compressed: Option<Compressed>,
-}
-
-/// A compressed file.
-pub struct Compressed {
-    /// Compressed size, in bytes.
-    pub size: u64,
+    /// Compressed size in bytes, if it was compressed.
+    pub packed_size: Option<u64>,
     /// Faults of decompression.
-    pub faults: Tally<Issue>,
+    pub packing_faults: Tally<Issue>,
 }
 
 impl RuntimeFile {
@@ -53,7 +47,8 @@ impl RuntimeFile {
         if !is_packed(&file) {
             return Ok(Self {
                 file,
-                compressed: None,
+                packed_size: None,
+                packing_faults: Tally::default(),
             });
         }
         let size = file.len() as u64;
@@ -64,25 +59,14 @@ impl RuntimeFile {
         }
         Ok(Self {
             file: temp_file.map(file.path())?,
-            compressed: Some(Compressed {
-                size,
-                faults: unpacked.faults,
-            }),
+            packed_size: Some(size),
+            packing_faults: unpacked.faults,
         })
     }
 
     /// Returns the file type by content, or by name if the content is damaged.
     pub fn kind(&self) -> Option<FileKind> {
         FileKind::from_content_or_name(&self.file, base_name(self.file.path()))
-    }
-
-    /// Returns the faults of decompression.
-    pub fn packing_faults(&self) -> Tally<Issue> {
-        let faults = self
-            .compressed
-            .as_ref()
-            .map(|compressed| compressed.faults.clone());
-        faults.unwrap_or_default()
     }
 }
 

@@ -112,8 +112,8 @@ fn check_runtime_file(input: &RuntimeFile) -> Result<CheckReport, Diagnostic> {
     let name = base_name(input.file.path());
     let (sources, load) = (SourceOptions::default(), LoadOptions::default());
     let sources = SourceFiles::new(&sources, &load);
-    let faults = input.packing_faults();
-    Ok(check::check(kind, &input.file, name, &faults, &|name| {
+    let faults = &input.packing_faults;
+    Ok(check::check(kind, &input.file, name, faults, &|name| {
         sources
             .open(name)
             .and_then(|file| file.read_whole(MAX_SOURCE))
