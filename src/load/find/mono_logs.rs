@@ -15,7 +15,7 @@ use crate::traces::conversion::event_selection::missing_without_mono_logs;
 use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::detect::is_mono_log;
 use crate::traces::mono::memory::MonoMemory;
-use crate::traces::mono::{self, OpenLog, UnpackedLog};
+use crate::traces::mono::{self, OpenLog};
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
 
@@ -51,7 +51,7 @@ pub fn open(
     };
     let own = input.main_if(InputKind::MonoLog);
     if let Some(file) = own {
-        let log = UnpackedLog::of(file.clone()).map_err(temp_file_error)?;
+        let log = OpenLog::of(file.clone()).map_err(temp_file_error)?;
         let pid = log
             .header_pid(options)
             .map_err(|error| error.in_file(file.path()))?;
@@ -89,7 +89,7 @@ impl OpenLogs {
             self.left_out = self.left_out.saturating_add(1);
             return Ok(());
         }
-        let log = UnpackedLog::of(file).map_err(temp_file_error)?;
+        let log = OpenLog::of(file).map_err(temp_file_error)?;
         match log.header_pid(options) {
             Err(error) => self.diagnostics.push(error.in_file(&path).as_unused()),
             Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => {

@@ -382,7 +382,7 @@ mod tests {
 
     use super::*;
     use crate::files::InputFile;
-    use crate::traces::mono::logs::{UnpackedLog, read};
+    use crate::traces::mono::logs::{OpenLog, read};
     use crate::traces::mono::prepare::prepare;
     use crate::units::Pid;
 
@@ -394,7 +394,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), header).unwrap();
         let file = Arc::new(InputFile::open(file.path()).unwrap());
-        let opened = [UnpackedLog::of(file).unwrap().of_process(Pid(1))];
+        let opened = [OpenLog::of(file).unwrap().of_process(Pid(1))];
         let mut logs = read(&opened, None, Vec::new()).unwrap();
         prepare(None, &[], &mut logs);
         for (room, names, expected) in [(3, 0..3, 0), (0, 3..4_u32, 1)] {

@@ -19,23 +19,12 @@ use crate::traces::mono::prepare::Prepared;
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
 
-/// A log whose process is not known yet.
-#[derive(Debug)]
-pub struct UnpackedLog {
-    /// The file, decompressed if it was compressed.
-    file: Arc<InputFile>,
-    /// Errors found while decompressing the file.
-    faults: Tally<Issue>,
-    /// The compressed file, if it was compressed.
-    packed: Option<Arc<InputFile>>,
-}
-
-/// A log that belongs to the profile.
+/// A log that was opened.
 #[derive(Debug)]
 pub struct OpenLog {
     /// The file, decompressed if it was compressed.
     pub file: Arc<InputFile>,
-    /// Its process.
+    /// Its process, once it is known.
     pub pid: Pid,
     /// Errors found while decompressing the file.
     faults: Tally<Issue>,
@@ -43,12 +32,13 @@ pub struct OpenLog {
     packed: Option<Arc<InputFile>>,
 }
 
-impl UnpackedLog {
+impl OpenLog {
     /// Decompresses a log if it is compressed.
     pub fn of(file: Arc<InputFile>) -> io::Result<Self> {
         if !is_packed(&file) {
             return Ok(Self {
                 file,
+                pid: Pid(0),
                 faults: Tally::default(),
                 packed: None,
             });
@@ -61,6 +51,7 @@ impl UnpackedLog {
         )?;
         Ok(Self {
             file: Arc::new(temp_file.map(file.path())?),
+            pid: Pid(0),
             faults: unpacked.faults,
             packed: Some(file),
         })
@@ -73,14 +64,10 @@ impl UnpackedLog {
     }
 
     /// Assigns the log to a process.
-    pub fn of_process(self, Pid(pid): Pid) -> OpenLog {
-        OpenLog {
-            file: self.file,
-            // PID 0 would be the idle task.
-            pid: Pid(pid.max(1)),
-            faults: self.faults,
-            packed: self.packed,
-        }
+    pub fn of_process(self, Pid(pid): Pid) -> Self {
+        // PID 0 would be the idle task.
+        let pid = Pid(pid.max(1));
+        Self { pid, ..self }
     }
 }
 

@@ -31,4 +31,4 @@ mod thread_matching;
 mod threads;
 mod walk;
 
-pub use logs::{Logs, OpenLog, ReadLog, UnpackedLog, read};
+pub use logs::{Logs, OpenLog, ReadLog, read};
