@@ -239,7 +239,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
         profile: &profile,
         processes: &profile_index.processes,
         timeline: &timeline,
-        dumps: profile_index.processes.spaces().map(|_| DumpState::Read),
+        dumps: profile_index.processes.spaces.map(|_| DumpState::Read),
         doubts: Doubts::default(),
     };
     bencher

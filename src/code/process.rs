@@ -175,7 +175,8 @@ const EARLIER_GENERATIONS: usize = 8;
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    spaces: IndexedTable<SpaceId, AddressSpace>,
+    /// All address spaces; parents precede their children.
+    pub spaces: IndexedTable<SpaceId, AddressSpace>,
     /// Address spaces of each process, in the order of time.
     by_pid: HashMap<Pid, Vec<(Time, SpaceId)>>,
 }
@@ -284,11 +285,6 @@ impl Processes {
         });
         self.by_pid.entry(pid).or_default().push((since, id));
         id
-    }
-
-    /// All address spaces; parents precede their children.
-    pub fn spaces(&self) -> &IndexedTable<SpaceId, AddressSpace> {
-        &self.spaces
     }
 
     /// Returns one address space.

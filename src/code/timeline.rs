@@ -121,7 +121,8 @@ pub struct Timeline {
     spaces: IndexedTable<SpaceId, SpaceTimeline>,
     /// Symbols of perf maps.
     pub symbols: PerfMapSymbols,
-    faults: Tally<Issue>,
+    /// Limits that were hit while the timeline was built.
+    pub faults: Tally<Issue>,
 }
 
 /// What is kept of an address space. A profile may have a million of them, nearly all of programs without JIT code.
@@ -158,7 +159,7 @@ impl Timeline {
         let mut pieces = PiecesLeft::default();
         let with_code = events.iter().filter(|event| event.range.is_some());
         timeline.mappings.reserve_exact(with_code.count());
-        let mut are_inherited = processes.spaces().map(|_| false);
+        let mut are_inherited = processes.spaces.map(|_| false);
         for (parent, _) in processes.iter().filter_map(|(_, space)| space.parent) {
             are_inherited[parent] = true;
         }
@@ -347,11 +348,6 @@ impl Timeline {
     pub fn ever_has_code(&self, space: SpaceId, address: Address) -> bool {
         self.lookups(space, Time::MAX)
             .any(|(_, layers, _)| layers.code.is_ever_at(address))
-    }
-
-    /// Limits that were hit while the timeline was built.
-    pub fn faults(&self) -> &Tally<Issue> {
-        &self.faults
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {

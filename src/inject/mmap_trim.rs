@@ -183,7 +183,7 @@ impl DividedMap {
 impl Cover {
     /// Starts before all changes. Only address spaces that can have functions and maps are watched.
     fn new(processes: &Processes, own: &[InsertedMap<'_>]) -> Self {
-        let spaces = processes.spaces();
+        let spaces = &processes.spaces;
         let mut has_functions = spaces.map(|_| false);
         for own in own {
             let (space, _) = own.place();

@@ -29,7 +29,7 @@ impl<'p> Clocks<'p> {
     /// known.
     pub fn of(recorded: &'p IndexedProfile<'_>, clock_offset: Option<i64>) -> Self {
         let processes = &recorded.index.processes;
-        let maps: usize = processes.spaces().iter().map(|space| space.maps.len()).sum();
+        let maps: usize = processes.spaces.iter().map(|space| space.maps.len()).sum();
         Self {
             profile: ProfileClock::of(recorded, clock_offset),
             processes,

@@ -62,7 +62,7 @@ impl Recording<'_> {
             let tail = Diagnostic::new(Issue::ProfileTail).with("bytes", lost);
             all.push(of_input(tail).at(profile.data_offset.saturating_add(index.data_end)));
         }
-        let timeline_faults = Diagnostic::of_tally(self.timeline.faults(), None, false);
+        let timeline_faults = Diagnostic::of_tally(&self.timeline.faults, None, false);
         all.extend(timeline_faults.map(of_input));
         all
     }

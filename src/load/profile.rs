@@ -100,7 +100,7 @@ fn is_remapped(processes: &Processes) -> bool {
     };
     first_maps.next().is_some_and(|map| map.range.start.0 == FIRST)
         && first_maps.all(|map| map.range.start.0 == FIRST)
-        && !processes.spaces().iter().any(starts)
+        && !processes.spaces.iter().any(starts)
 }
 
 #[cfg(test)]

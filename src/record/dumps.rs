@@ -117,7 +117,7 @@ impl Collection<'_> {
             }
         }
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
-        let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
+        let pids: BTreeSet<Pid> = index.processes.spaces.iter().map(|space| space.pid).collect();
         for pid in pids {
             let map = self.collect_perf_map(pid);
             if let Some(Ok(_)) = &map {

@@ -401,7 +401,7 @@ impl<'a> Session<'a> {
             let start = start_of(pid).and_then(|start| start.checked_add(2 * SLACK));
             start.is_some_and(|start| start >= recorded.started)
         };
-        let pids: BTreeSet<u32> = index.processes.spaces().iter().map(|space| space.pid.0).collect();
+        let pids: BTreeSet<u32> = index.processes.spaces.iter().map(|space| space.pid.0).collect();
         for pid in pids {
             if let Some(runtime) = runtime_of(pid).filter(|_| is_later(pid)) {
                 left.insert(pid, runtime.name);

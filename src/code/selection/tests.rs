@@ -189,7 +189,7 @@ fn select_in(profile: &[u8], processes: &Processes, timeline: &Timeline) -> Sele
         profile: &profile,
         processes,
         timeline,
-        dumps: processes.spaces().map(|_| DumpState::Read),
+        dumps: processes.spaces.map(|_| DumpState::Read),
         doubts: Doubts::default(),
     };
     selector.walk(&index.marks, |_| ())

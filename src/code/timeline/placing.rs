@@ -324,6 +324,6 @@ mod tests {
         let is_freed = |time| code.at(Address(0x1000), Time(time)).is_some();
         assert!(!is_freed(40));
         assert!(is_freed(50));
-        assert_eq!(timeline.faults().count(Issue::MovesNotFollowed), 1);
+        assert_eq!(timeline.faults.count(Issue::MovesNotFollowed), 1);
     }
 }

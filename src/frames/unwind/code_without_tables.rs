@@ -122,7 +122,7 @@ impl<'a> CodeWithoutTables<'a> {
             .functions
             .bytes(module, file.segments.file_offset(range)?, size)?;
         let tops = Tops::of(self.target, &code);
-        self.room.take(tops.rows().len())?;
+        self.room.take(tops.rows.len())?;
         Some(Arc::new((code, tops)))
     }
 }

@@ -58,7 +58,7 @@ impl FramelessTop {
 #[derive(Clone, Debug, Default)]
 pub struct Tops {
     /// Offsets of instructions from which on that changes, with what it is then; `None` with a frame, or if it is not known.
-    rows: Vec<(u32, Option<FramelessTop>)>,
+    pub rows: Vec<(u32, Option<FramelessTop>)>,
     /// Whether the function has a frame somewhere.
     pub has_frame: bool,
     /// Bit mask of the registers, by their DWARF number, that no instruction writes, and no callee.
@@ -99,11 +99,6 @@ impl Tops {
     pub fn at(&self, offset: usize) -> Option<FramelessTop> {
         let after = self.rows.partition_point(|&(row, _)| row as usize <= offset);
         self.rows.get(after.checked_sub(1)?)?.1
-    }
-
-    /// Returns what is on top of the stack from the start on, and from each offset where that changes.
-    pub fn rows(&self) -> &[(u32, Option<FramelessTop>)] {
-        &self.rows
     }
 
     /// Whether an offset is in the call by which a function of V8's Sparkplug has its frame set up. Until the callee does so, the
@@ -184,7 +179,7 @@ mod tests {
         let tops = Tops::of(Target::Aarch64, &code);
         let register = |offset| Some(FramelessTop::Register { register: 30, offset });
         let (called, pushed) = (register(0), register(16));
-        assert_eq!(tops.rows(), [(0, called), (4, pushed), (8, None), (16, called)]);
+        assert_eq!(tops.rows, [(0, called), (4, pushed), (8, None), (16, called)]);
         assert_eq!(tops.at(20), called);
     }
 
@@ -221,7 +216,7 @@ mod tests {
         // push rbp; mov rbp, rsp; pop rbp: three rows
         let code = [0x55, 0x48, 0x89, 0xe5, 0x5d].repeat(1000);
         let tops = Tops::of(Target::X86_64, &code);
-        assert_eq!(tops.rows().len(), 1023);
+        assert_eq!(tops.rows.len(), 1023);
         assert_eq!(tops.at(code.len() - 1), None);
     }
 }

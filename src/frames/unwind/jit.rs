@@ -108,7 +108,7 @@ impl<'a> JitTables<'a> {
         let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
             let tops = Tops::of(self.target, code);
-            self.room.take(tops.rows().len()).map(|()| tops)
+            self.room.take(tops.rows.len()).map(|()| tops)
         };
         let tops = tops.entry(function).or_insert_with(read).as_ref()?;
         Some(KnownTop::of(self.target, tops, offset))

@@ -42,7 +42,7 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
         out.extend_from_slice(&back.to_le_bytes());
         out.extend_from_slice(&start);
         out.extend_from_slice(&size);
-        let rows = tops.rows();
+        let rows = &tops.rows;
         // The last row is for all of the rest.
         let last = match rows.get(..MAX_ROWS) {
             Some(rows) => rows.iter().rposition(|(_, top)| top.is_none()),

@@ -296,7 +296,7 @@ struct PerfMapSearch<'a> {
 impl PerfMapSearch<'_> {
     /// Chooses the perf map of each process.
     fn run(&self, found: &mut FoundMaps) {
-        let spaces = self.profile_index.processes.spaces().iter();
+        let spaces = self.profile_index.processes.spaces.iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
