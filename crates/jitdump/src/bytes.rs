@@ -7,6 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use byteorder::{BE, ByteOrder as _, LE};
+
 /// Bytes that can be read in any order, such as those of a file that is not in memory.
 pub trait RandomAccess: Debug + Sync {
     /// Returns the number of bytes.
@@ -77,7 +79,10 @@ impl ByteOrder {
     #[inline]
     #[doc(hidden)]
     pub fn u64_of(self, bytes: [u8; 8]) -> u64 {
-        u64::from_le_bytes(self.swapped(bytes))
+        match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        }
     }
 
     /// Appends a 16-bit integer.
@@ -134,7 +139,10 @@ impl ByteOrder {
     #[doc(hidden)]
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
-        Some(u32::from_le_bytes(self.swapped(bytes)))
+        Some(match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        })
     }
 
     /// Returns the 16-bit integer at offset `at`; `None` if `bytes` is too short.
@@ -142,7 +150,10 @@ impl ByteOrder {
     #[doc(hidden)]
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
-        Some(u16::from_le_bytes(self.swapped(bytes)))
+        Some(match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        })
     }
 
     /// Returns the 64-bit integer at offset `at`; `None` if `bytes` is too short.
@@ -190,17 +201,29 @@ impl<'a> Reader<'a> {
 
     /// Reads the next 16-bit integer.
     pub fn u16(&mut self) -> Option<u16> {
-        self.endian.u16_at(self.bytes(2)?, 0)
+        let bytes = self.bytes(2)?;
+        Some(match self.endian {
+            ByteOrder::Little => LE::read_u16(bytes),
+            ByteOrder::Big => BE::read_u16(bytes),
+        })
     }
 
     /// Reads the next 32-bit integer.
     pub fn u32(&mut self) -> Option<u32> {
-        self.endian.u32_at(self.bytes(4)?, 0)
+        let bytes = self.bytes(4)?;
+        Some(match self.endian {
+            ByteOrder::Little => LE::read_u32(bytes),
+            ByteOrder::Big => BE::read_u32(bytes),
+        })
     }
 
     /// Reads the next 64-bit integer.
     pub fn u64(&mut self) -> Option<u64> {
-        self.endian.u64_at(self.bytes(8)?, 0)
+        let bytes = self.bytes(8)?;
+        Some(match self.endian {
+            ByteOrder::Little => LE::read_u64(bytes),
+            ByteOrder::Big => BE::read_u64(bytes),
+        })
     }
 
     /// Reads the bytes up to the next NUL, and skips the NUL; `None` without a NUL.
