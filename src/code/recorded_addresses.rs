@@ -287,7 +287,7 @@ mod tests {
                 }
             }
             let [all, few] = [all, few].map(|code| Timeline::new(&processes, code));
-            prop_assert!(few.mappings().len() <= all.mappings().len());
+            prop_assert!(few.mappings.len() <= all.mappings.len());
             for (space, _) in processes.iter() {
                 prop_assert_eq!(all.code_bounds(space), few.code_bounds(space));
                 for address in recorded.iter().flat_map(|&at| [at, at.saturating_sub(1)]).map(Address) {
@@ -296,7 +296,7 @@ mod tests {
                     for time in (0..110).step_by(5).map(Time) {
                         let found = [&all, &few].map(|timeline| match timeline.at(space, address, time) {
                             Lookup::Function(at) => {
-                                let CodeMapping { function, space, range, since, .. } = timeline.mappings()[at];
+                                let CodeMapping { function, space, range, since, .. } = timeline.mappings[at];
                                 Ok((function, space, range, since))
                             }
                             other => Err(other),

@@ -237,9 +237,9 @@ impl<'a> Selector<'a> {
         let timeline = self.timeline;
         Selection {
             doubtful: self.doubts.of_files.map(|_| 0),
-            mappings: timeline.mappings().map(|_| false),
-            hits: timeline.mappings().map(|_| 0),
-            freed_ranges: timeline.freed_ranges().map(|_| false),
+            mappings: timeline.mappings.map(|_| false),
+            hits: timeline.mappings.map(|_| 0),
+            freed_ranges: timeline.freed_ranges.map(|_| false),
             spaces: PagedTable::default(),
             unknown: UnknownAddresses::default(),
             symbols: HashSet::default(),
@@ -287,14 +287,14 @@ impl<'a> Selector<'a> {
 
     /// Whether the function of a mapping at an address may depend on the error of the clock alignment.
     pub fn is_uncertain(&self, at: MappingIndex) -> bool {
-        let file = self.timeline.mappings()[at].function.file;
+        let file = self.timeline.mappings[at].function.file;
         self.doubts.of_files.row(file).is_some_and(Option::is_some)
     }
 
     /// Returns the file of mapping `at` if a sample at `ip` would be in another function at the limits of the file's
     /// clock uncertainty.
     fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: MappingIndex) -> Option<FileIndex> {
-        let file = self.timeline.mappings()[at].function.file;
+        let file = self.timeline.mappings[at].function.file;
         let time_bounds = self.doubts.time_bounds(file, time)?;
         let is_another = |context| match self.timeline.at(space, ip, context) {
             Lookup::Function(other) => other != at,

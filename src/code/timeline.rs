@@ -116,8 +116,10 @@ impl From<Code> for Lookup {
 /// Code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    mappings: IndexedTable<MappingIndex, CodeMapping>,
-    freed_ranges: IndexedTable<FreedRangeIndex, FreedRange>,
+    /// All function mappings, by address space and time.
+    pub mappings: IndexedTable<MappingIndex, CodeMapping>,
+    /// All ranges that code was moved from.
+    pub freed_ranges: IndexedTable<FreedRangeIndex, FreedRange>,
     spaces: IndexedTable<SpaceId, SpaceTimeline>,
     /// Symbols of perf maps.
     pub symbols: PerfMapSymbols,
@@ -225,16 +227,6 @@ impl Timeline {
         tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     ) {
         self.symbols = PerfMapSymbols::new(processes, &self.mappings, injected, tables);
-    }
-
-    /// All function mappings, by address space and time.
-    pub fn mappings(&self) -> &IndexedTable<MappingIndex, CodeMapping> {
-        &self.mappings
-    }
-
-    /// All ranges that code was moved from.
-    pub fn freed_ranges(&self) -> &IndexedTable<FreedRangeIndex, FreedRange> {
-        &self.freed_ranges
     }
 
     /// Returns the mappings that have a mark in `marks`, by address space and time.

@@ -12,7 +12,8 @@ const MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct UnknownAddresses {
     found: HashSet<(SpaceId, Address)>,
-    is_full: bool,
+    /// Whether addresses were left out because the set was full.
+    pub is_full: bool,
 }
 
 impl UnknownAddresses {
@@ -38,11 +39,6 @@ impl UnknownAddresses {
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, Address)> {
         self.found.iter().copied()
     }
-
-    /// Whether addresses were left out because the set was full.
-    pub fn is_full(&self) -> bool {
-        self.is_full
-    }
 }
 
 #[cfg(test)]
@@ -57,11 +53,11 @@ mod tests {
             all.insert(space, Address(address));
         }
         all.insert(space, Address(5));
-        assert!(!all.is_full());
+        assert!(!all.is_full);
         let mut more = UnknownAddresses::default();
         more.insert(space, Address(u64::MAX));
         more.merge(all);
-        assert!(more.is_full());
+        assert!(more.is_full);
         assert_eq!(more.iter().count(), 1 << 20);
     }
 }

@@ -175,12 +175,7 @@ impl SummaryInput<'_> {
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
         let mut has_hits = self.selection.doubtful.map(|&doubtful| doubtful > 0);
-        let hits = self
-            .recording
-            .timeline
-            .mappings()
-            .iter()
-            .zip(&self.selection.hits);
+        let hits = self.recording.timeline.mappings.iter().zip(&self.selection.hits);
         for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
             has_hits[mapping.function.file] = true;
         }
@@ -404,7 +399,7 @@ fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummary> {
         summary.samples += u64::from(samples);
     };
     let mut seen = HashSet::default();
-    let hits = timeline.mappings().iter().zip(&selection.hits);
+    let hits = timeline.mappings.iter().zip(&selection.hits);
     for (mapping, &samples) in hits.filter(|&(_, &samples)| samples > 0) {
         if let Some(function) = function_of(&runtime_files.used, mapping.function) {
             // A function that was moved counts once.

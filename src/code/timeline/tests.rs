@@ -29,7 +29,7 @@ fn two_loads(processes: &Processes) -> [PlacedEvent; 2] {
 fn function_at(timeline: &Timeline, processes: &Processes, pid: u32, address: u64, time: u64) -> Option<u32> {
     let space = processes.space_at(Pid(pid), Time(time))?;
     match timeline.at(space, Address(address), Time(time)) {
-        Lookup::Function(at) => Some(timeline.mappings()[at].function.function),
+        Lookup::Function(at) => Some(timeline.mappings[at].function.function),
         _ => None,
     }
 }
@@ -130,7 +130,7 @@ fn a_move_takes_the_code_away() {
         Some(2),
         "what took its place before the move stays"
     );
-    let freed_range = timeline.freed_ranges()[FreedRangeIndex(0)];
+    let freed_range = timeline.freed_ranges[FreedRangeIndex(0)];
     assert_eq!(
         (freed_range.range, freed_range.since),
         (range(0x1000, 0x80), Time(40))

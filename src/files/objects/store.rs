@@ -53,7 +53,7 @@ pub struct Store {
     /// Lock on a shared directory.
     lock: Option<Lock>,
     /// Number of bytes written so far, without holes.
-    bytes_written: u64,
+    pub bytes_written: u64,
     /// Paths of the files written so far, in the directory.
     written: Vec<String>,
     /// The same, and those of source directories.
@@ -145,11 +145,6 @@ impl Store {
     /// Returns the path of the directory.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Returns the number of bytes written so far, without holes.
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written
     }
 
     /// Writes an object of a process, unless that was done already. Returns its name.

@@ -209,7 +209,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         }
         let reads = lock(&self.reads).get(&id).copied();
         let reads = reads.unwrap_or(Some(0))?;
-        let memory = self.files.memory().file();
+        let memory = self.files.memory.file();
         let is_refused = reads >= MAX_READS || file.refuse_holes(MAX_HOLES).is_err();
         let read = || {
             read_build(file, build_id, &memory, |file, is_wanted| {

@@ -27,7 +27,8 @@ pub struct NativeFiles {
     root: Option<PathBuf>,
     /// Folder of the profile; `None` for standard input.
     folder: Option<PathBuf>,
-    memory: MemoryRoom,
+    /// Memory for the contents of all files.
+    pub memory: MemoryRoom,
 }
 
 /// Folder in which distributions install supplementary files.
@@ -45,11 +46,6 @@ impl NativeFiles {
             folder: profile_folder(options),
             memory: MemoryRoom::new(max_memory()),
         }
-    }
-
-    /// Memory for the contents of all files.
-    pub fn memory(&self) -> &MemoryRoom {
-        &self.memory
     }
 
     /// Whether no file outside of the profile's folder may be opened, and no process may be examined.

@@ -70,7 +70,7 @@ impl Namer<'_> {
         let addresses = addresses.iter().map(|&address| Address(address));
         match self.code_of(symbol) {
             Some(FrameCode::Function(id)) => {
-                let mut mappings = self.symbols.selector.timeline.mappings().iter();
+                let mut mappings = self.symbols.selector.timeline.mappings.iter();
                 let Some(mapping) = mappings.find(|mapping| mapping.function == id) else {
                     return Vec::new();
                 };
@@ -95,7 +95,7 @@ impl Namer<'_> {
         let timeline = self.symbols.selector.timeline;
         let (name, start) = match timeline.at(space, address, time) {
             Lookup::Function(at) => {
-                let mapping = &timeline.mappings()[at];
+                let mapping = &timeline.mappings[at];
                 let function = function_of(&self.recording.runtime_files.used, mapping.function)?;
                 (self.v8_functions.name(function.name), mapping.range.start)
             }

@@ -399,7 +399,7 @@ impl FrameSymbols<'_> {
         };
         let (code, offset) = match sampled {
             Some(SampledCode::Function(at)) => {
-                let mapping = &timeline.mappings()[at];
+                let mapping = &timeline.mappings[at];
                 let offset = address.0.saturating_sub(mapping.range.start.0);
                 (FrameCode::Function(mapping.function), offset)
             }

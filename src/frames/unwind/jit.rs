@@ -53,7 +53,7 @@ impl<'a> JitTables<'a> {
             timeline,
             target,
             room,
-            of_mappings: timeline.mappings().map(|_| OnceLock::new()),
+            of_mappings: timeline.mappings.map(|_| OnceLock::new()),
             tables: Mutex::default(),
             tops: Mutex::default(),
         }
@@ -64,7 +64,7 @@ impl<'a> JitTables<'a> {
         let table = self.of_mappings[mapping].get_or_init(|| self.table(mapping));
         let table = table.as_ref()?;
         // Tables are for the address at which the function was loaded.
-        let mapped = &self.timeline.mappings()[mapping];
+        let mapped = &self.timeline.mappings[mapping];
         let loaded = self.files[mapped.function.file]
             .code
             .range(mapped.function.function)?;
@@ -78,7 +78,7 @@ impl<'a> JitTables<'a> {
 
     /// Returns the table of a mapping of a function.
     fn table(&self, mapping: MappingIndex) -> Option<Arc<JitTable<'a>>> {
-        let function = self.timeline.mappings()[mapping].function;
+        let function = self.timeline.mappings[mapping].function;
         let file = &self.files[function.file].code;
         let machine = file.machine();
         if Target::of(machine) != Some(self.target) {
@@ -104,7 +104,7 @@ impl<'a> JitTables<'a> {
     /// Returns what the function of a mapping, which has no tables, has on top of the stack at an address.
     pub fn top(&self, mapping: MappingIndex, address: Address) -> Option<KnownTop> {
         let (code, offset) = self.code_at(mapping, address)?;
-        let function = self.timeline.mappings()[mapping].function;
+        let function = self.timeline.mappings[mapping].function;
         let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
             let tops = Tops::of(self.target, code);
@@ -122,7 +122,7 @@ impl<'a> JitTables<'a> {
 
     /// Returns the code of the function of a mapping, and the offset of an address in it.
     fn code_at(&self, mapping: MappingIndex, address: Address) -> Option<(&'a [u8], usize)> {
-        let mapped = &self.timeline.mappings()[mapping];
+        let mapped = &self.timeline.mappings[mapping];
         let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
         Some((function_of(self.files, mapped.function)?.code?, offset))
     }

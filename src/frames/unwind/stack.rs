@@ -214,7 +214,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         if let Some(interpreters) = &self.unwinder.interpreters {
             let is_interpreter = match place {
                 AddressKind::Function(mapping) => {
-                    interpreters.is_function(self.unwinder.timeline.mappings()[mapping].function)
+                    interpreters.is_function(self.unwinder.timeline.mappings[mapping].function)
                 }
                 AddressKind::Module(mapped) => {
                     interpreters.is_native(mapped, Address(frame.address), &mut self.caches.symbols)

@@ -186,7 +186,7 @@ impl<'a> ObjectWriter<'a> {
         store: &mut Store,
         progress: &mut impl FnMut(u64),
     ) -> Result<Vec<LoadedObject<'p, 'a>>, Diagnostic> {
-        let mut size = store.bytes_written();
+        let mut size = store.bytes_written;
         let mut loaded = Vec::new();
         if self.room.fits(size, 0) {
             let objects: Vec<&'p PlannedObject<'p>> = batch.iter().collect();

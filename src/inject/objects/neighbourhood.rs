@@ -144,7 +144,7 @@ impl Neighbourhoods {
             others,
             ground,
             families,
-            max_hole: if mapped.unknown.is_full() { 0 } else { max_hole },
+            max_hole: if mapped.unknown.is_full { 0 } else { max_hole },
             files: files
                 .into_iter()
                 .map(|(family, ranges)| (family, Taken::new(ranges)))

@@ -47,7 +47,7 @@ impl NamedCode {
     /// Returns the function or symbol.
     pub fn id(self, timeline: &Timeline) -> CodeId {
         match self {
-            Self::Function(at) => CodeId::Function(timeline.mappings()[at].function),
+            Self::Function(at) => CodeId::Function(timeline.mappings[at].function),
             Self::Symbol(symbol) => CodeId::Symbol(symbol.id),
         }
     }
@@ -55,7 +55,7 @@ impl NamedCode {
     /// Returns the address space in which it was loaded.
     pub fn home(self, timeline: &Timeline) -> SpaceId {
         match self {
-            Self::Function(at) => timeline.mappings()[at].space,
+            Self::Function(at) => timeline.mappings[at].space,
             Self::Symbol(symbol) => symbol.space,
         }
     }

@@ -46,7 +46,7 @@ impl CodeBoxes {
                     continue;
                 };
                 let code_box = CodeBox {
-                    code: CodeId::Function(timeline.mappings()[at].function),
+                    code: CodeId::Function(timeline.mappings[at].function),
                     pid: space.pid,
                     range: interval.range,
                     from: interval.from,

@@ -77,11 +77,7 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
     };
     let result = load(|_| Ok(()), &options.load, needed, &data, progress).and_then(|recording| {
         refuse_input_as_output(&options.load, &recording, [&options.output])?;
-        let functions = recording
-            .timeline
-            .mappings()
-            .iter()
-            .map(|mapping| mapping.function);
+        let functions = recording.timeline.mappings.iter().map(|mapping| mapping.function);
         let symbols = all_symbols(&recording.maps).map(|(id, _)| id);
         let scripts = V8Scripts::read(&recording, functions, symbols, &options.sources, &options.load);
         build::timeline(&recording, &scripts, options, progress)

@@ -43,7 +43,7 @@ impl TimelineTiers {
     /// Collects the compilers of a recording.
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
-        for mapping in recording.timeline.mappings() {
+        for mapping in &recording.timeline.mappings {
             let function = function_of(&recording.runtime_files.used, mapping.function);
             if let Some(tier) = function.and_then(|function| function.tier()) {
                 tiers.note(CodeId::Function(mapping.function), tier);

@@ -15,7 +15,8 @@ pub trait Ahead {
 /// Sources merged by time. At the same time, the first one comes first.
 #[derive(Debug)]
 pub struct Merge<S: Ahead> {
-    sources: Vec<S>,
+    /// All sources, in their original order.
+    pub sources: Vec<S>,
     /// Sources that are not at their end, except for the current one.
     waiting: BinaryHeap<Reverse<(S::Time, usize)>>,
     current: Option<usize>,
@@ -51,11 +52,6 @@ impl<S: Ahead> Merge<S> {
         self.current = Some(index);
         self.sources.get_mut(index)
     }
-
-    /// Returns all sources, in their original order.
-    pub fn into_sources(self) -> Vec<S> {
-        self.sources
-    }
 }
 
 #[cfg(test)]
@@ -84,6 +80,6 @@ mod tests {
             seen.push(numbers.0.remove(0).1);
         }
         assert_eq!(seen, "aebcfgd");
-        assert_eq!(merge.into_sources().len(), 3);
+        assert_eq!(merge.sources.len(), 3);
     }
 }

@@ -50,10 +50,7 @@ impl<S: ReplaySource> Replay<S> {
 
     /// Returns the iterators over the threads' events.
     pub fn into_threads(self) -> impl Iterator<Item = S::Events> {
-        self.threads
-            .into_sources()
-            .into_iter()
-            .map(|thread| thread.events)
+        self.threads.sources.into_iter().map(|thread| thread.events)
     }
 }
 

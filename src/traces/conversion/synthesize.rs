@@ -95,10 +95,7 @@ fn write(
     while let Some(source) = merge.next() {
         source.write_next(&mut out)?;
     }
-    merge
-        .into_sources()
-        .into_iter()
-        .for_each(|source| source.finish());
+    merge.sources.into_iter().for_each(|source| source.finish());
     let (synthesized, temp_file) = out.finish()?;
     Ok(SynthesizedProfile {
         synthesized,

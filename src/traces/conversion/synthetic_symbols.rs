@@ -28,8 +28,9 @@ pub struct SyntheticSymbols<F> {
     /// Symbols of functions, which saves looking up their names again.
     by_function: HashMap<F, Address>,
     /// Addresses for further symbols.
-    free: AddressRange,
-    is_full: bool,
+    pub free: AddressRange,
+    /// Whether there was not enough room for all symbols.
+    pub is_full: bool,
 }
 
 impl<F: Eq + Hash> SyntheticSymbols<F> {
@@ -86,16 +87,6 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
             self.is_full = true;
         }
         index
-    }
-
-    /// Returns the addresses for further symbols.
-    pub fn free(&self) -> AddressRange {
-        self.free
-    }
-
-    /// Whether there was not enough room for all symbols.
-    pub fn is_full(&self) -> bool {
-        self.is_full
     }
 
     /// Leaves room for so many further symbols.
@@ -155,10 +146,10 @@ mod tests {
         assert_eq!(functions.free.size(), (1 << 22) * SIZE);
         functions.leave_room_for(2);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));
-        assert!(first != second && !functions.is_full());
+        assert!(first != second && !functions.is_full);
         assert_eq!(functions.address(b"third"), second);
         assert_eq!(functions.address(b"fourth"), second);
         assert_eq!(functions.address(b"first"), first);
-        assert!(functions.is_full() && functions.all.len() == 2);
+        assert!(functions.is_full && functions.all.len() == 2);
     }
 }

@@ -355,7 +355,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
     fn finish(self, _threads: impl Iterator<Item = Self::Events>) {
         let unpaired = self.waiting.len().saturating_add(self.collecting.len());
         self.faults.add_many(Issue::IntervalUnpaired, unpaired as u64, 0);
-        let is_full = self.frame_addresses.synthetic_symbols.is_full();
+        let is_full = self.frame_addresses.synthetic_symbols.is_full;
         self.faults.add_unplaced(Issue::TooManyNames, is_full.into());
     }
 

@@ -61,7 +61,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
         let others = reserved.entry(log.pid).or_default();
         let is_process_known = !others.is_empty();
         let frame_addresses = FrameAddresses::new(&log.index, processes, log.pid, is_64, others);
-        others.push(frame_addresses.synthetic_symbols.free());
+        others.push(frame_addresses.synthetic_symbols.free);
         log.prepared = Some(Prepared {
             events,
             heap_shots,

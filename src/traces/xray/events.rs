@@ -193,7 +193,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
     fn finish(self, threads: impl Iterator<Item = Self::Events>) {
         threads.for_each(|thread| thread.add_to(self.counts));
         let addresses = || self.processes.values().map(|process| &process.frame_addresses);
-        let is_full = addresses().any(|addresses| addresses.synthetic_symbols.is_full());
+        let is_full = addresses().any(|addresses| addresses.synthetic_symbols.is_full);
         let missing = addresses().map(|addresses| addresses.missing).sum();
         // A process may have several traces: the first one reports what all lack.
         if let Some(counts) = self.counts.first_mut() {

@@ -55,7 +55,8 @@ impl Token {
 pub struct Lexer<'t> {
     bytes: &'t [u8],
     at: usize,
-    has_failed: bool,
+    /// Whether a token was invalid.
+    pub(super) has_failed: bool,
 }
 
 impl<'t> Lexer<'t> {
@@ -134,11 +135,6 @@ impl<'t> Lexer<'t> {
     fn fail(&mut self) -> Option<Token> {
         self.has_failed = true;
         None
-    }
-
-    /// Whether a token was invalid.
-    pub fn has_failed(&self) -> bool {
-        self.has_failed
     }
 
     /// Returns the part of a template after the `}` that ends a substitution.

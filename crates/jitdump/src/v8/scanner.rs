@@ -39,7 +39,7 @@ pub fn scan(bytes: &[u8]) -> Option<ScannedScript> {
         added = scanner.add_all();
     }
     added?;
-    let is_whole = scanner.brackets.depth() == 1 && !scanner.lexer.has_failed();
+    let is_whole = scanner.brackets.depth() == 1 && !scanner.lexer.has_failed;
     scanner.end_arrows(bytes.len() as u32, None);
     scanner.calls.retain(|call| !call.name.is_empty());
     is_whole.then_some(ScannedScript {

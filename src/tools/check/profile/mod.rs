@@ -148,7 +148,7 @@ fn walk(profile: &Profile<'_>, findings: &mut Findings) -> ProfileWalk {
     }
     ProfileWalk {
         records: count,
-        held: rounds.held(),
+        held: rounds.most_held,
         may_be_compared: may_be_compared && !findings.has(&rules::COMPRESSION),
     }
 }

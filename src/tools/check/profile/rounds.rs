@@ -18,7 +18,8 @@ pub(super) struct Rounds {
     limit: u64,
     /// Bytes of the last round and of this one.
     held: [u64; 2],
-    most_held: u64,
+    /// Largest number of bytes that linux-perf-data holds to sort the records.
+    pub most_held: u64,
 }
 
 impl Rounds {
@@ -37,11 +38,6 @@ impl Rounds {
         let Time(time) = time.filter(|&Time(time)| !matches!(time, 0 | u64::MAX))?;
         self.latest = self.latest.max(time);
         self.limit.checked_sub(time).filter(|&late| late > 0)
-    }
-
-    /// Returns the largest number of bytes that linux-perf-data holds to sort the records.
-    pub fn held(&self) -> u64 {
-        self.most_held
     }
 }
 
@@ -66,6 +62,6 @@ mod tests {
         }
         assert_eq!(late, [(69, 1), (89, 1)]);
         // The third round and the one before it.
-        assert_eq!(rounds.held(), 7 * (16 + 160));
+        assert_eq!(rounds.most_held, 7 * (16 + 160));
     }
 }

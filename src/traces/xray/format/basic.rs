@@ -85,7 +85,7 @@ pub(super) struct Runs<'a> {
     header: TraceHeader,
     rest: &'a [u8],
     position: u64,
-    faults: Tally<Issue>,
+    pub(super) faults: Tally<Issue>,
 }
 
 impl<'a> Runs<'a> {
@@ -96,11 +96,6 @@ impl<'a> Runs<'a> {
             position: header::SIZE as u64,
             faults: Tally::default(),
         }
-    }
-
-    /// Returns the faults found so far.
-    pub(super) fn faults(&self) -> &Tally<Issue> {
-        &self.faults
     }
 }
 
@@ -160,7 +155,7 @@ pub(super) struct BasicDecoder<'a> {
     /// Tick of the last function record.
     tick: u64,
     cpu: u16,
-    faults: Tally<Issue>,
+    pub(super) faults: Tally<Issue>,
 }
 
 impl<'a> BasicDecoder<'a> {
@@ -173,10 +168,6 @@ impl<'a> BasicDecoder<'a> {
             cpu: 0,
             faults: Tally::default(),
         }
-    }
-
-    pub(super) fn faults(&self) -> &Tally<Issue> {
-        &self.faults
     }
 
     /// Returns the offset of the next record in the file, in bytes.

@@ -116,7 +116,7 @@ pub(super) struct BufferFinder<'a> {
     file: &'a [u8],
     header: TraceHeader,
     position: usize,
-    faults: Tally<Issue>,
+    pub(super) faults: Tally<Issue>,
 }
 
 impl<'a> BufferFinder<'a> {
@@ -127,11 +127,6 @@ impl<'a> BufferFinder<'a> {
             position: header::SIZE,
             faults: Tally::default(),
         }
-    }
-
-    /// Returns the faults found so far.
-    pub(super) fn faults(&self) -> &Tally<Issue> {
-        &self.faults
     }
 
     /// Returns the next buffer, or the bytes in place of one.
@@ -227,7 +222,7 @@ impl<'a> BufferFinder<'a> {
             let records = content.get(METADATA_SIZE..).unwrap_or_default();
             let mut decoder = FdrDecoder::new(records, &self.header, &buffer);
             while decoder.record().is_some() {}
-            if !decoder.has_end_marker() {
+            if !decoder.has_end_marker {
                 self.faults.add(Issue::XrayCutTail, at as u64);
             }
         }

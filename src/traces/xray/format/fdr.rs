@@ -114,10 +114,11 @@ pub(super) struct FdrDecoder<'a> {
     cpu: u16,
     /// Number of typed events so far.
     typed_events: u64,
-    has_end_marker: bool,
+    /// Whether an end-of-buffer record has been read.
+    pub(super) has_end_marker: bool,
     /// Whether the last record has been read, or the buffer was abandoned.
     is_over: bool,
-    faults: Tally<Issue>,
+    pub(super) faults: Tally<Issue>,
 }
 
 /// Result of reading a metadata record.
@@ -149,18 +150,9 @@ impl<'a> FdrDecoder<'a> {
         }
     }
 
-    pub(super) fn faults(&self) -> &Tally<Issue> {
-        &self.faults
-    }
-
     /// Returns the offset of the next record in the file, in bytes.
     pub(super) fn next_offset(&self) -> u64 {
         self.end.saturating_sub(self.rest.len() as u64)
-    }
-
-    /// Returns whether an end-of-buffer record has been read.
-    pub(super) fn has_end_marker(&self) -> bool {
-        self.has_end_marker
     }
 
     /// Returns the next call, argument or event.

@@ -69,8 +69,8 @@ impl Segments<'_> {
     /// Returns the faults found so far, except those of records.
     pub fn faults(&self) -> &Tally<Issue> {
         match &self.0 {
-            SegmentReader::Fdr(buffers) => buffers.faults(),
-            SegmentReader::Basic(runs) => runs.faults(),
+            SegmentReader::Fdr(buffers) => &buffers.faults,
+            SegmentReader::Basic(runs) => &runs.faults,
         }
     }
 }
@@ -100,8 +100,8 @@ impl TraceRecords<'_> {
     /// Returns the faults found so far.
     pub fn faults(&self) -> &Tally<Issue> {
         match &self.0 {
-            FormatDecoder::Fdr(decoder) => decoder.faults(),
-            FormatDecoder::Basic(decoder) => decoder.faults(),
+            FormatDecoder::Fdr(decoder) => &decoder.faults,
+            FormatDecoder::Basic(decoder) => &decoder.faults,
         }
     }
 
