@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
@@ -135,12 +134,5 @@ impl Manifest {
             signal,
             files,
         }
-    }
-
-    /// Returns the content of the file.
-    pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
-        let mut json = serde_json::to_vec_pretty(self)?;
-        json.push(b'\n');
-        Ok(json)
     }
 }

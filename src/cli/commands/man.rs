@@ -35,7 +35,10 @@ impl ManArguments {
         }
         let subject = match &self.command {
             None => program,
-            Some(name) => page_of(&program, name)?,
+            Some(name) => {
+                let unknown = || Diagnostic::new(Issue::UnknownCommand).with("command", name);
+                program.find_subcommand(name).cloned().ok_or_else(unknown)?
+            }
         };
         let mut page = Vec::new();
         Man::new(subject)
@@ -44,11 +47,4 @@ impl ManArguments {
         terminal::print(|output| output.write_all(&page))?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Returns the command with a name.
-fn page_of(program: &Command, name: &str) -> Result<Command, Diagnostic> {
-    let command = program.find_subcommand(name);
-    let unknown = || Diagnostic::new(Issue::UnknownCommand).with("command", name);
-    command.cloned().ok_or_else(unknown)
 }

@@ -103,16 +103,14 @@ impl LineOptions {
             }
             match places.kept.copy_of(places.owner, file) {
                 Some(copy) => file.path = path_in(places.store, copy),
-                None => self.map_path(file),
+                None => {
+                    if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
+                        file.path = Cow::Owned(mapped);
+                    }
+                }
             }
         }
         to_write
-    }
-
-    fn map_path(&self, file: &mut SourceFile<'_>) {
-        if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
-            file.path = Cow::Owned(mapped);
-        }
     }
 }
 

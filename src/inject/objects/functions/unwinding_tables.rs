@@ -2,6 +2,7 @@
 
 use jitdump::internals::format::unwinding::Placement;
 use jitdump::{Address, AddressRange, Machine, Tally};
+use object::elf::EM_AARCH64;
 
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
@@ -140,9 +141,11 @@ impl<'a> UnwindingTables<'a> {
         })
     }
 
-    /// Makes a table for a function without one.
+    /// Makes a table for a function without one. Readers use it where they unwind stacks; perf on AArch64 does so by the
+    /// sampled link register, too.
     fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<UnwindingTable<'a>> {
-        if !self.input.makes_tables(machine) {
+        let is_used = self.input.has_copied_stacks || machine.id == EM_AARCH64;
+        if !is_used || !made_tables::is_supported(machine) {
             return None;
         }
         let function = function_of(self.input.files, member.function)?;
