@@ -220,7 +220,7 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for Countin
             None => Series::Unnamed,
         };
         if let Some(NamedCode::Function(at)) = sampled.code {
-            let mapping = &counter.selector.timeline.mappings()[at];
+            let mapping = &counter.selector.timeline.mappings[at];
             let offset = sampled.ip.0.saturating_sub(mapping.range.start.0);
             if let Ok(offset) = u32::try_from(offset) {
                 add_count(&mut counts.offsets, (mapping.function, sampled.space, offset), 1);
