@@ -224,7 +224,7 @@ impl SummaryInput<'_> {
     /// The processes whose runtimes should have logged their code, or more of it.
     fn silent_processes(&self) -> HashSet<Pid> {
         let samples = &self.selection.samples;
-        let with_map: HashSet<Pid> = self.recording.maps.iter().map(|map| map.found.pid).collect();
+        let with_map: HashSet<Pid> = self.recording.maps.iter().map(|map| map.pid).collect();
         let is_described = |pid, counts: &SpaceCounts| {
             with_map.contains(&pid) && are_few(counts.no_dump, counts.samples) && samples.named > 0
         };
@@ -238,7 +238,7 @@ impl SummaryInput<'_> {
 
     /// Runtimes that describe their code, whose functions most recorded stacks lack.
     fn missing_in_stacks(&self) -> Vec<Diagnostic> {
-        let maps = self.recording.maps.iter().map(|map| map.found.pid);
+        let maps = self.recording.maps.iter().map(|map| map.pid);
         let described: HashSet<Pid> = self
             .used()
             .iter()
@@ -343,8 +343,8 @@ fn dump_summary(used: &UsedFile<'_>) -> CodeFileSummary {
 /// Returns what the summary has of a perf map.
 fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
     PerfMapSummary {
-        path: printable_path(used.found.file.path()),
-        pid: used.found.pid.0,
+        path: printable_path(used.file.path()),
+        pid: used.pid.0,
         symbols: used.map.symbols.len() as u64,
     }
 }

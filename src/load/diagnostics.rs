@@ -208,10 +208,10 @@ fn of_maps(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
     for used in maps {
         all.extend(Diagnostic::of_tally(
             &used.map.faults,
-            Some(used.found.file.path()),
+            Some(used.file.path()),
             true,
         ));
-        all.extend(used.found.file.shrunk());
+        all.extend(used.file.shrunk());
     }
     all
 }

@@ -250,7 +250,7 @@ impl Recording<'_> {
     /// Returns all files that were read.
     pub fn files(&self) -> impl Iterator<Item = &FileOrigin> {
         let dumps = self.found_dumps.dumps.iter().map(|dump| dump.file.origin());
-        let maps = self.found_maps.maps.iter().map(|map| &map.file);
+        let maps = self.found_maps.maps.iter().map(|(_, file)| file);
         let whole = maps.chain(self.logs.files()).map(InputFile::origin);
         self.input.origins().chain(whole).chain(dumps)
     }

@@ -60,7 +60,7 @@ impl Plan {
     /// Returns the option that makes the recording set the variables of a runtime, too, if it does not.
     fn missing_option(&self, runtime: &Description) -> Option<String> {
         let is_set = is_set_for(runtime.runtime, &self.runtimes, self.has_others());
-        let id = runtime.id.filter(|_| self.sets_environment() && !is_set)?;
+        let id = runtime.id.filter(|_| !self.environment.is_empty() && !is_set)?;
         let known = self.runtimes.iter().filter_map(|known| known.description().id);
         let ids: Vec<&str> = known.chain([id]).collect();
         Some(format!("record it again with --runtime {}", ids.join(",")))

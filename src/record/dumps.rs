@@ -182,7 +182,7 @@ impl Collection<'_> {
             }
             let find = |path: PathBuf| Some((self.find_dump(&path, marker)?, path));
             let seen = inode_of(marker).and_then(|inode| self.seen.dumps.of(marker.pid, inode));
-            let mut paths = std::iter::once(path).chain(seen.map(|dump| dump.path.clone()));
+            let mut paths = std::iter::once(path).chain(seen.map(|(path, _)| path.clone()));
             match is_here(marker).then(|| paths.find_map(find)).flatten() {
                 Some((found, path)) => {
                     jitdumps.file_ids.insert(found.file.file_id());
@@ -211,7 +211,7 @@ impl Collection<'_> {
                 continue;
             };
             let seen = self.seen.dumps.of(marker.pid, inode);
-            let opened = match seen.and_then(|dump| dump.file.as_ref()) {
+            let opened = match seen.and_then(|(_, file)| file.as_ref()) {
                 // It may have grown.
                 Some(kept) => kept
                     .file()

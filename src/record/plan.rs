@@ -312,11 +312,6 @@ impl Plan {
         self.options.runtimes.is_empty()
     }
 
-    /// Whether variables are set for the program.
-    pub(super) fn sets_environment(&self) -> bool {
-        !self.environment.is_empty()
-    }
-
     /// Returns PHP's file of settings, if the program may be PHP.
     pub(super) fn php_settings(&self) -> Option<PathBuf> {
         let has_folder = |(name, _): &(&str, OsString)| *name == "PHP_INI_SCAN_DIR";

@@ -130,7 +130,7 @@ mod tests {
             let caller = tree.child(StackPosition::Outside, frame(caller));
             tree.child(caller, frame(0));
         }
-        let nodes = tree.into_nodes();
+        let nodes = tree.nodes;
         // Below each caller, the first function has as many samples as the number of the caller.
         let number = |caller: NodeIndex| u64::from(nodes[caller].frame.function.0);
         let own = nodes.map(|node| Weight {
@@ -159,7 +159,7 @@ mod tests {
         for function in [0, 1, 1] {
             position = tree.child(position, frame(function));
         }
-        let nodes = tree.into_nodes();
+        let nodes = tree.nodes;
         let weights = [(1, 10), (2, 200), (3, 3000)];
         let tree = FunctionTree {
             nodes,

@@ -57,7 +57,7 @@ impl FunctionTree {
                 own[node].add(weight);
             }
         }
-        let nodes = builder.tree.into_nodes();
+        let nodes = builder.tree.nodes;
         while own.len() < nodes.len() {
             own.push(Weight::default());
         }

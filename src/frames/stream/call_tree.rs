@@ -74,7 +74,8 @@ impl<F> CallTreeNode<F> {
 #[derive(Clone, Debug)]
 pub struct CallTree<F> {
     max_nodes: usize,
-    nodes: IndexedTable<NodeIndex, CallTreeNode<F>>,
+    /// All nodes, each after its caller.
+    pub nodes: IndexedTable<NodeIndex, CallTreeNode<F>>,
     /// Samples that added nodes: offset of the sample, and index of its first node.
     runs: Vec<(u64, usize)>,
     /// Offset of the current sample, in bytes from the first record.
@@ -185,11 +186,6 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
             }
         }
     }
-
-    /// Returns all nodes, each after its caller.
-    pub fn into_nodes(self) -> IndexedTable<NodeIndex, CallTreeNode<F>> {
-        self.nodes
-    }
 }
 
 /// Merges what several parts have, each sorted by offset. Each item comes with the number of its part.
@@ -226,7 +222,7 @@ mod tests {
     }
 
     fn rows(tree: CallTree<u32>) -> Vec<(Option<NodeIndex>, u32)> {
-        let nodes = tree.into_nodes();
+        let nodes = tree.nodes;
         nodes.iter().map(|node| (node.caller(), node.frame)).collect()
     }
 

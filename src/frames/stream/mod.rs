@@ -241,7 +241,7 @@ pub fn walk<V: SampleVisitor>(
             counts.merge(of_event);
         }
     }
-    let nodes = tree.into_nodes();
+    let nodes = tree.nodes;
     let mut places: Vec<FrameAddress> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
     places.dedup();

@@ -139,7 +139,7 @@ impl<'a> ObjectInputs<'a> {
         let Some((first, place)) = first else {
             return Ok(0);
         };
-        let found = self.maps[place.id.table].found;
+        let found = &self.maps[place.id.table];
         let owner = found.file.owner();
         let store = output.store()?;
         if self.lines.keep_sources {

@@ -47,20 +47,11 @@ fn is_after(time: SystemTime, other: SystemTime) -> bool {
     time > other + SLACK
 }
 
-/// A perf map that belongs to the profile.
-#[derive(Debug)]
-pub struct FoundMap {
-    /// Process ID in the profile.
-    pub pid: Pid,
-    /// The file.
-    pub file: InputFile,
-}
-
 /// Result of the search.
 #[derive(Debug, Default)]
 pub struct FoundMaps {
-    /// Perf maps, at most one per process.
-    pub maps: Vec<FoundMap>,
+    /// Perf maps that belong to the profile, at most one per process, with its ID in the profile.
+    pub maps: Vec<(Pid, InputFile)>,
     /// All perf maps given by the user, used or not, including those in folders.
     pub given: Vec<PathBuf>,
     /// What to report of them.
@@ -72,8 +63,10 @@ pub struct FoundMaps {
 /// A perf map in use.
 #[derive(Debug)]
 pub struct UsedMap<'a> {
-    /// The file and its process.
-    pub found: &'a FoundMap,
+    /// Process ID in the profile.
+    pub pid: Pid,
+    /// The file.
+    pub file: &'a InputFile,
     /// Parsed content.
     pub map: PerfMap<'a>,
 }
@@ -82,7 +75,7 @@ impl UsedMap<'_> {
     /// Returns the address ranges of its symbols.
     pub fn table(&self) -> SymbolTable {
         SymbolTable {
-            pid: self.found.pid,
+            pid: self.pid,
             ranges: self.map.symbols.iter().map(|symbol| symbol.range).collect(),
         }
     }
@@ -109,9 +102,10 @@ pub fn all_symbols<'m>(
 
 /// Parses the maps that were found.
 pub fn read(found: &FoundMaps) -> IndexedTable<SymbolTableIndex, UsedMap<'_>> {
-    let used = found.maps.iter().map(|found| UsedMap {
-        found,
-        map: PerfMap::parse(&found.file),
+    let used = found.maps.iter().map(|(pid, file)| UsedMap {
+        pid: *pid,
+        file,
+        map: PerfMap::parse(file),
     });
     used.collect()
 }
@@ -318,7 +312,7 @@ impl PerfMapSearch<'_> {
             for place in self.candidates(pid) {
                 match self.open(&place, pid) {
                     Ok(file) => {
-                        found.maps.push(FoundMap { pid, file });
+                        found.maps.push((pid, file));
                         break;
                     }
                     Err(error) if error.issue == Issue::FileMissing => {}
@@ -457,7 +451,7 @@ impl PerfMapSearch<'_> {
     /// Notes which given files are not used, and why. Files in folders are noted only if another one was
     /// preferred. Those of `rejected` are reported already.
     fn report_unused(&self, found: &mut FoundMaps, rejected: &HashSet<PathBuf>) {
-        let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
+        let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|(pid, file)| (*pid, file.path())).collect();
         let used_paths: BTreeSet<&Path> = used.values().copied().collect();
         let reported: BTreeSet<&str> = found
             .diagnostics

@@ -4,10 +4,12 @@ mod cpython;
 mod dotnet;
 mod java;
 
+use std::process::Output;
+
 pub use dotnet::reply_error as dotnet_reply_error;
 
 use super::process_files;
-use super::short_command::{IsStopped, Printed};
+use super::short_command::IsStopped;
 use crate::files::Folder;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
@@ -158,8 +160,8 @@ fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
 }
 
 /// Returns the last line that a program has printed, as the reason of its failure.
-fn last_line(printed: &Printed) -> String {
-    let text = String::from_utf8_lossy(&printed.text);
+fn last_line(printed: &Output) -> String {
+    let text = String::from_utf8_lossy(&printed.stdout);
     // jcmd prints an exception of Java, whose calls are indented.
     let is_reason = |line: &&str| !line.starts_with('\t') && !line.trim().is_empty();
     let last = text.lines().rfind(is_reason);
@@ -176,9 +178,10 @@ mod tests {
     #[test]
     fn the_reason_is_the_last_line_that_is_not_a_call() {
         let reason = |text: &[u8]| {
-            last_line(&Printed {
+            last_line(&Output {
                 status: ExitStatus::from_raw(1 << 8),
-                text: text.to_vec(),
+                stdout: text.to_vec(),
+                stderr: Vec::new(),
             })
         };
         let exception = b"7:\ncom.sun.tools.attach.AttachNotSupportedException: no mechanism\n\tat a.B.c(B.java:1)\n\tat d.E.f(E.java:2)\n";

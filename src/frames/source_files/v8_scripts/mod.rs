@@ -120,7 +120,7 @@ fn known_symbols<'a>(
         {
             let name = names::v8_function_name(symbol.name, location).unwrap_or_default();
             let start = start_of(location);
-            let functions = of_owners.entry(maps[id.table].found.file.owner()).or_default();
+            let functions = of_owners.entry(maps[id.table].file.owner()).or_default();
             functions.add(location.path, start, name, Vec::new());
         }
     }
