@@ -1,4 +1,5 @@
 use jitdump::AddressRange;
+use linux_perf_event_reader::constants::{PERF_CONTEXT_KERNEL as KERNEL, PERF_CONTEXT_USER as USER};
 
 use super::*;
 use crate::code::perf_map_symbols::SymbolTable;
@@ -12,8 +13,6 @@ use crate::perf::testing;
 use crate::threads;
 use crate::units::Pid;
 
-const USER: u64 = -512i64 as u64;
-const KERNEL: u64 = -128i64 as u64;
 const DEFERRED: u64 = -640i64 as u64;
 
 /// Start of the memory that code is loaded to, and that of a file.

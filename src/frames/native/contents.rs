@@ -212,9 +212,10 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         let memory = self.files.memory.file();
         let is_refused = reads >= MAX_READS || file.refuse_holes(MAX_HOLES).is_err();
         let read = || {
-            read_build(file, build_id, &memory, |file, is_wanted| {
-                self.reader.read(file, &memory, is_wanted)
-            })
+            let cache = ReadCache::new(file.file());
+            let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
+            let file = LimitedReads::new(&cache, &memory);
+            self.reader.read(&file, &memory, &is_wanted)
         };
         let content = (!is_refused).then(read).flatten();
         if is_refused || memory.is_exceeded() {
@@ -235,18 +236,6 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Reads a file as far as there is memory. `read` gets a function that is true for `build_id`.
-fn read_build<T>(
-    file: &OpenFile,
-    build_id: Option<&[u8]>,
-    memory: &FileMemory<'_>,
-    read: impl FnOnce(&ElfReads<'_, '_>, &dyn Fn(Option<&[u8]>) -> bool) -> Option<T>,
-) -> Option<T> {
-    let cache = ReadCache::new(file.file());
-    let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
-    read(&LimitedReads::new(&cache, memory), &is_wanted)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use jitdump::history::intersection;
 use jitdump::{Address, Time};
+use linux_perf_event_reader::constants::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
@@ -158,11 +159,9 @@ impl Mode {
 
     /// Mode that a marker in a call chain starts (`enum perf_callchain_context`).
     fn of_marker(marker: u64) -> Self {
-        const KERNEL: u64 = -128i64 as u64;
-        const USER: u64 = -512i64 as u64;
         match marker {
-            KERNEL => Self::Kernel,
-            USER => Self::User,
+            PERF_CONTEXT_KERNEL => Self::Kernel,
+            PERF_CONTEXT_USER => Self::User,
             _ => Self::Other,
         }
     }

@@ -4,6 +4,7 @@ use jitdump::{Address, ByteOrder, Time};
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
+use crate::bytes::write_padded;
 use crate::perf::record::{self, HEADER_SIZE};
 use crate::perf::synthetic::SyntheticThread;
 use crate::traces::conversion::synthesis::definition::SyntheticEvent;
@@ -98,9 +99,7 @@ pub(super) fn write_sample(
     if has_raw {
         let declared_size = raw_size.saturating_sub(4);
         endian.write_u32(out, u32::try_from(declared_size).unwrap_or(u32::MAX));
-        let end = out.len().saturating_add(declared_size);
-        out.extend_from_slice(raw);
-        out.resize(end, 0);
+        write_padded(out, raw, declared_size);
     }
     Cut {
         chain: chain.len() < sample.chain.len(),
