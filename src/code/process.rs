@@ -63,6 +63,8 @@ pub struct Map {
     pub backing: Backing,
     /// Whether forked processes share the memory, rather than get a copy of it.
     pub is_shared: bool,
+    /// Whether it was recorded as memory that cannot be executed, which `perf record --data` records, too.
+    pub is_data: bool,
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
@@ -76,6 +78,7 @@ impl Map {
             range,
             backing,
             is_shared: false,
+            is_data: false,
             record: 0,
         }
     }

@@ -328,6 +328,7 @@ impl ProfileIndex {
             range: mmap.range,
             backing: mmap.backing(),
             is_shared: mmap.is_shared,
+            is_data: mmap.is_data || record.misc & record::MISC_MMAP_DATA != 0,
             record: record.offset,
         };
         Some(ProcessEvent::Map(mmap.pid, map))

@@ -5,6 +5,10 @@
 //! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
 //! Anonymous memory without a known function is looked up in the perf maps.
 //!
+//! `perf record --data` also records memory that is not executable: heaps, stacks, and what is only reserved. It is JIT
+//! memory only if a dump or a perf map ever has code in it. Whoever makes it executable later maps it again: the kernel
+//! records `mprotect`, too (V8: `---p`, then `rwxp`).
+//!
 //! If a child has mapped a file, and later maps anonymous memory over it, that memory has none of the
 //! parent's code. Partially overlapping ranges are split.
 //!
@@ -49,7 +53,7 @@ pub enum Lookup {
     Anonymous,
     /// A mapped file.
     File,
-    /// Memory without a map in the profile.
+    /// Memory without a map in the profile, or with data alone.
     Unmapped,
 }
 
@@ -82,16 +86,24 @@ struct Layers {
 enum MemoryKind {
     /// A file.
     File,
-    /// Memory that JIT compilers use.
-    Anonymous,
-    /// JIT memory mapped over a file in a forked process, so nothing in it is inherited.
-    New,
+    /// Memory that JIT compilers use, or that was never executable.
+    Anonymous { is_data: bool },
+    /// The same, mapped over a file in a forked process, so nothing in it is inherited.
+    New { is_data: bool },
 }
 
 impl MemoryKind {
     /// Whether it hides what the process inherited at the same address.
     fn hides_inherited(self) -> bool {
-        self != Self::Anonymous
+        !matches!(self, Self::Anonymous { .. })
+    }
+
+    /// Whether it was never executable.
+    fn is_data(self) -> bool {
+        matches!(
+            self,
+            Self::Anonymous { is_data: true } | Self::New { is_data: true }
+        )
     }
 }
 
@@ -265,6 +277,7 @@ impl Timeline {
             return (files.at(address, time), None);
         }
         let mut region = None;
+        let mut was_executable = false;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
                 // Parts of inherited code may have been overwritten, so only own code has an extent.
@@ -275,6 +288,7 @@ impl Timeline {
             };
             if memory.value != MemoryKind::File {
                 region = region.or(Some(JitRegion::of(memory, of)));
+                was_executable |= !memory.value.is_data();
             } else if region.is_none() {
                 return (Lookup::File, None);
             }
@@ -288,8 +302,22 @@ impl Timeline {
         };
         match self.symbols.at(space, address, region) {
             Some(symbol) => (Lookup::Symbol(symbol), None),
-            None => (Lookup::Anonymous, None),
+            None if was_executable || self.has_code_in(space, region) => (Lookup::Anonymous, None),
+            None => (Lookup::Unmapped, None),
         }
+    }
+
+    /// Whether a dump or a perf map ever has code in a region that an address space has or inherits.
+    fn has_code_in(&self, space: SpaceId, region: JitRegion) -> bool {
+        let mut contents = self
+            .lookups(space, Time::MAX)
+            .filter_map(|(space, ..)| self.content_of(space));
+        contents.any(|content| content.code.overlaps(region.range))
+            || self
+                .symbols
+                .in_region(JitRegion { space, ..region })
+                .next()
+                .is_some()
     }
 
     /// Returns all perf map symbols, once for each JIT memory region that contains them.

@@ -67,7 +67,8 @@ fn finder<T: Copy>(
 fn with_code(processes: &Processes, spaces: impl Iterator<Item = SpaceId>) -> impl Iterator<Item = SpaceId> {
     let mut code = finder(processes, |space| {
         let mut maps = space.maps.iter();
-        maps.any(|map| map.backing.is_jit_memory()).then_some(())
+        maps.any(|map| map.backing.is_jit_memory() && !map.is_data)
+            .then_some(())
     });
     spaces.filter(move |&space| code(space).is_some())
 }

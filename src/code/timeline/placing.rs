@@ -94,24 +94,31 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Maps memory. A file ends the code that was there; other memory ends what the parent had mapped of files.
+    /// Maps memory. A file ends the code that was there; other memory ends what the parent had mapped of files. Memory that
+    /// was executable stays JIT memory: compilers make it writable for a moment.
     fn add_map(&mut self, map: &Map) {
         if map.backing.is_file() {
             self.code.clear(map.range, map.time);
             self.memory.put(map.range, map.time, MemoryKind::File);
             return;
         }
+        let is_data = map.is_data;
         if self.parent.is_some() {
             let pieces = self.memory.pieces(map.range);
-            let of_files = pieces.filter(|&(_, memory)| memory == MemoryKind::File);
-            let of_files: Vec<AddressRange> = of_files.map(|(piece, _)| piece).collect();
-            for piece in of_files {
-                self.memory.put(piece, map.time, MemoryKind::New);
+            let replaced = pieces.filter(|&(_, memory)| match memory {
+                MemoryKind::File => true,
+                MemoryKind::New { is_data: was_data } => was_data && !is_data,
+                MemoryKind::Anonymous { .. } => false,
+            });
+            let replaced: Vec<AddressRange> = replaced.map(|(piece, _)| piece).collect();
+            for piece in replaced {
+                self.memory.put(piece, map.time, MemoryKind::New { is_data });
             }
         }
-        // Memory that is already mapped keeps its start time.
-        for gap in self.memory.gaps(map.range, |memory| memory != MemoryKind::File) {
-            self.memory.put(gap, map.time, MemoryKind::Anonymous);
+        // Memory that is already mapped keeps its start time, unless it can be executed only now.
+        let is_kept = |memory: MemoryKind| memory != MemoryKind::File && (is_data || !memory.is_data());
+        for gap in self.memory.gaps(map.range, is_kept) {
+            self.memory.put(gap, map.time, MemoryKind::Anonymous { is_data });
         }
     }
 

@@ -136,3 +136,57 @@ fn a_move_takes_the_code_away() {
         (range(0x1000, 0x80), Time(40))
     );
 }
+
+#[test]
+fn data_is_jit_memory_only_with_code_of_a_dump_or_a_perf_map() {
+    let data = |pid, time, start| {
+        let map = Map {
+            is_data: true,
+            ..Map::private(time, range(start, 0x1000), Backing::Anonymous)
+        };
+        ProcessEvent::Map(Pid(pid), map)
+    };
+    let processes = Processes::new(vec![
+        data(1, 5, 0x1000),
+        data(1, 5, 0x3000),
+        data(1, 5, 0x5000),
+        data(1, 5, 0x7000),
+        map(1, 20, 0x7000, Backing::Anonymous),
+        data(1, 30, 0x7000),
+        map(1, 5, 0x9000, Backing::File),
+        data(1, 30, 0x9000),
+        ProcessEvent::Fork {
+            child: Pid(2),
+            parent: Pid(1),
+            time: Time(40),
+        },
+        data(2, 45, 0x7000),
+        map(2, 45, 0xb000, Backing::File),
+        data(2, 50, 0xb000),
+        map(2, 60, 0xb000, Backing::Anonymous),
+    ]);
+    let mut timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
+    let tables = IndexedTable::from(vec![SymbolTable {
+        pid: Pid(1),
+        ranges: vec![range(0x5000, 0x10)],
+    }]);
+    timeline.add_symbols(&processes, &[], &tables);
+    let at = |pid, address, time| {
+        let space = processes.space_at(Pid(pid), Time(time)).unwrap();
+        timeline.at(space, Address(address), Time(time))
+    };
+    assert!(matches!(at(1, 0x1010, 10), Lookup::Function(_)));
+    assert_eq!(at(1, 0x1f00, 10), Lookup::Anonymous, "code is in it");
+    assert_eq!(at(1, 0x3000, 10), Lookup::Unmapped);
+    assert!(matches!(at(1, 0x500f, 10), Lookup::Symbol(_)));
+    assert_eq!(at(1, 0x5010, 10), Lookup::Anonymous);
+    assert_eq!(at(1, 0x7000, 19), Lookup::Unmapped);
+    assert_eq!(at(1, 0x7000, 20), Lookup::Anonymous, "executable from now on");
+    assert_eq!(at(1, 0x7000, 30), Lookup::Anonymous, "writable for a moment");
+    assert_eq!(at(1, 0x9000, 29), Lookup::File);
+    assert_eq!(at(1, 0x9000, 30), Lookup::Unmapped);
+    assert_eq!(at(2, 0x3000, 45), Lookup::Unmapped);
+    assert_eq!(at(2, 0x7000, 45), Lookup::Anonymous, "executable before the fork");
+    assert_eq!(at(2, 0xb000, 50), Lookup::Unmapped);
+    assert_eq!(at(2, 0xb000, 60), Lookup::Anonymous);
+}
