@@ -97,6 +97,7 @@ mod unwind_native_code;
 mod unwinding;
 mod v8_inlining;
 mod viewers;
+mod without_times;
 mod xray;
 mod xray_damage;
 mod xray_events;

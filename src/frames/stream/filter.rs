@@ -5,7 +5,7 @@ use std::time::Duration;
 use jitdump::Time;
 
 use crate::frames::events;
-use crate::results::diagnostics::Diagnostic;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::EventSummary;
 use crate::units::{Pid, Tid};
 
@@ -33,12 +33,17 @@ pub(super) struct ProfileFilter<'f> {
 }
 
 impl SampleFilter {
-    /// Returns the filter for a profile with these events, whose records have these times. Fails if it has no such event.
+    /// Returns the filter for a profile with these events, whose records have these times. Fails if it has no such event, and
+    /// for times if its records have none.
     pub(super) fn of_profile(
         &self,
         events: &[EventSummary],
         times: Option<(Time, Time)>,
+        has_times: bool,
     ) -> Result<ProfileFilter<'_>, Diagnostic> {
+        if !has_times && (self.from.is_some() || self.to.is_some()) {
+            return Err(Diagnostic::new(Issue::TimesNotRecorded));
+        }
         let event = self.event.as_ref().map(|name| events::position(events, name));
         let (from, to) = self.times(times);
         Ok(ProfileFilter {

@@ -202,7 +202,8 @@ pub fn walk<V: SampleVisitor>(
 ) -> Result<(Walked, Vec<V>), Diagnostic> {
     progress.start("reading samples", index.data_end);
     let (mut events, counted_as) = events::of_profile(profile, how.filter.event.as_deref());
-    let filter = how.filter.of_profile(&events, index.times)?;
+    let has_times = profile.attrs.has_times();
+    let filter = how.filter.of_profile(&events, index.times, has_times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
         let mut sample = Sample {
             event: counted_as.get(sample.event as usize).copied().unwrap_or_default(),

@@ -66,7 +66,8 @@ impl SampleRows {
         let row = Sample {
             event: taken.event,
             thread,
-            time: located.time,
+            // Without times, records have offsets, which only order them.
+            time: located.time.filter(|_| profile.attrs.has_times()),
             cpu,
             period: taken.period,
             stack,

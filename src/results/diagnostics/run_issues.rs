@@ -322,6 +322,9 @@ macro_rules! with_run_issues {
     FunctionUnknown "JI461" Error "no function {function} in the stacks of the samples"
         "report looks for the name without tier and position, and for parts of names if none is equal."
         "Type jitinject report without a function to see the names."
+    TimesNotRecorded "JI462" Error "the profile has no times, so --time selects nothing"
+        "perf record --per-thread and --no-timestamp leave out the times of samples."
+        "Record without --no-timestamp, and with perf record -T for single threads."
         }
     };
 }

@@ -75,13 +75,13 @@ fn thread(
         process_name: "no samples".to_owned(),
     };
     let of = first.map_or(&nobody, |row| &profile.tables.threads[row.thread]);
-    let (start, _) = profile.tables.times.unwrap_or_default();
     let registered = first.map_or(0.0, |row| milliseconds(row.time));
     // The profiler has one name for a thread, the last one.
     let former_names = of.names.windows(2).filter_map(|names| {
         let [(from, former), (to, _)] = names else {
             return None;
         };
+        let (start, _) = profile.tables.times?;
         let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
         Some((former.clone(), from, to.max(from)))
     });
