@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::{ProfileWriter, field};
+use crate::support::timeline::{Values, page_of};
 use crate::support::tools::text;
 use crate::support::{has_code, jitinject, said, scratch};
 
@@ -64,4 +65,17 @@ fn they_have_none_to_select() {
         assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
         assert!(has_code(&said(&ran), "JI462"), "{}", said(&ran));
     }
+}
+
+#[test]
+fn the_timeline_has_the_code_of_processes_that_ended() {
+    let folder = scratch();
+    let (page, said) = page_of(folder.path(), &profile(folder.path()), &[]);
+    assert!(has_code(&said, "JI306"), "{said}");
+    let boxes = Values::of(&page).boxes();
+    let found: Vec<_> = boxes
+        .iter()
+        .map(|placed| (&*placed.name, placed.from, placed.until, placed.samples))
+        .collect();
+    assert_eq!(found, [("one", None, None, 1), ("two", None, None, 1)]);
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::Time;
+
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::timeline::Code;
 use crate::load::Recording;
@@ -86,7 +88,10 @@ impl CodeBoxes {
         code_boxes
     }
 
-    fn add(&mut self, code_box: CodeBox, span: Span) {
+    fn add(&mut self, mut code_box: CodeBox, span: Span) {
+        if !span.has_times() {
+            code_box.until = Time::MAX;
+        }
         if code_box.until <= span.start {
             self.early += 1;
         } else if code_box.from >= span.end {
@@ -138,7 +143,7 @@ mod tests {
     use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
     use crate::code::process::SpaceId;
     use crate::units::Pid;
-    use jitdump::{Address, AddressRange, Time};
+    use jitdump::{Address, AddressRange};
 
     #[test]
     fn those_with_most_samples_are_kept_and_the_others_counted() {

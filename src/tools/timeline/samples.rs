@@ -46,6 +46,11 @@ impl Span {
         }
     }
 
+    /// Whether records have times. Otherwise, those of code are no times, and all of it is there all the time.
+    pub fn has_times(self) -> bool {
+        self.start < Time::LAST
+    }
+
     /// Returns the length in nanoseconds, at least 1.
     pub fn length(self) -> u64 {
         self.end.0.saturating_sub(self.start.0).max(1)
