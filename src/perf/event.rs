@@ -4,7 +4,7 @@ use jitdump::{Address, AddressRange, ByteOrder, Time};
 
 use crate::bytes::{Reader, until_nul};
 use crate::perf::record::{self, Record};
-use crate::units::Pid;
+use crate::units::{Pid, Tid};
 
 /// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
 #[derive(Clone, Copy, Debug)]
@@ -297,6 +297,18 @@ pub fn thread_change<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<(Pid,
         record::EXIT => Some((pid, body.u32()?, ThreadChange::End)),
         _ => None,
     }
+}
+
+/// Returns the thread that a [`record::FORK`] record starts, and the one that starts it, each with its process. `None` for
+/// other types.
+pub fn started_thread(record: &Record<'_>, endian: ByteOrder) -> Option<[(Pid, Tid); 2]> {
+    if record.kind != record::FORK {
+        return None;
+    }
+    let mut body = record.body(endian);
+    let (pid, parent) = (Pid(body.u32()?), Pid(body.u32()?));
+    let (tid, starter) = (Tid(body.u32()?), Tid(body.u32()?));
+    Some([(pid, tid), (parent, starter)])
 }
 
 /// Returns the time in the body of a [`record::FORK`] record, which is there with or without a trailer.

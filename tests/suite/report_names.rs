@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::report::{address, recorded, rows, run, samples};
 use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
 use crate::support::{said, scratch, tools};
 
@@ -76,4 +77,44 @@ fn samples_of_a_function_without_a_line_are_a_row() {
     // It has no lines at all.
     let json: Value = serde_json::from_str(&report("none", &["--json"])).unwrap();
     assert!(json["function"].get("no_line").is_none(), "{json}");
+}
+
+/// As in perf: a thread starts with the name of the one that starts it.
+#[test]
+fn threads_without_a_name_have_the_one_that_their_starter_had() {
+    let folder = scratch();
+    let mut writer = recorded(folder.path(), &["work"]);
+    // Process, parent, thread, and its starter follow the record's header.
+    let start = |writer: &mut ProfileWriter, tid: u32, starter: u32, time: u64| {
+        let record = writer.records.len();
+        writer.fork(PID, PID, time);
+        writer.records[record + 16..][..4].copy_from_slice(&tid.to_le_bytes());
+        writer.records[record + 20..][..4].copy_from_slice(&starter.to_le_bytes());
+    };
+    let [pool, of_pool, early, further] = [1, 2, 3, 4].map(|at| PID + at);
+    writer.comm(PID, "python3", false, 600);
+    start(&mut writer, early, PID, 610);
+    writer.comm(PID, "main-1", false, 620);
+    writer.thread(PID, pool, "pool", 630);
+    start(&mut writer, of_pool, pool, 640);
+    // The buffer of one CPU follows that of another.
+    start(&mut writer, further, of_pool, 660);
+    writer.comm(PID, "main-2", false, 650);
+    for (tid, time) in [of_pool, early, further].into_iter().zip(1000..) {
+        let record = writer.records.len();
+        writer.sample(PID, time, &[address(0)], None);
+        writer.records[record + 20..][..4].copy_from_slice(&tid.to_le_bytes());
+    }
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let output = run(&["report", "--json", "--by", "thread", tools::text(&profile)]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = rows(&report).iter().map(|row| row["name"].as_str().unwrap());
+    let names: BTreeSet<&str> = names.collect();
+    let expected = [
+        format!("pool {of_pool}"),
+        format!("python3 {early}"),
+        format!("pool {further}"),
+    ];
+    assert_eq!(names, expected.iter().map(String::as_str).collect());
 }

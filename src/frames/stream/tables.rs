@@ -119,7 +119,7 @@ pub struct Thread {
     pub pid: Option<Pid>,
     /// Its ID, if recorded.
     pub tid: Option<Tid>,
-    /// Its names, each with the time from which it has it.
+    /// Its names, each with the time from which it has it; without one, that of the thread that started it.
     pub names: Vec<(Time, String)>,
     /// Last name of its process.
     pub process_name: String,

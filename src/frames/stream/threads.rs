@@ -7,12 +7,57 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
-use crate::perf::event::{MAX_THREAD_NAME, ThreadChange, thread_change};
+use crate::perf::event::{MAX_THREAD_NAME, ThreadChange, started_thread, thread_change};
+use crate::perf::record::Record;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{Pid, Tid};
 
 /// Names of a thread, each with the time from which it has it.
 type Names<'a> = Vec<(Time, &'a [u8])>;
+
+/// The start of a thread.
+struct Start {
+    time: Time,
+    thread: (Pid, Tid),
+    starter: (Pid, Tid),
+}
+
+/// Returns the threads of samples, the first threads of their processes, and those that started them.
+fn needed_threads(threads: &IndexedTable<ThreadIndex, ThreadKey>, starts: &[Start]) -> HashSet<(Pid, Tid)> {
+    let sampled = threads.iter().filter_map(|&(pid, tid)| pid.zip(tid));
+    let mut needed: HashSet<(Pid, Tid)> = sampled
+        .flat_map(|(pid, tid)| [(pid, tid), (pid, Tid(pid.0))])
+        .collect();
+    for start in starts.iter().rev() {
+        if needed.contains(&start.thread) {
+            needed.insert(start.starter);
+        }
+    }
+    needed
+}
+
+/// Returns the names that threads had when they were started: those that their starters had then. `starts` must be in the
+/// order of time.
+fn first_names<'a>(
+    starts: &[Start],
+    names: &HashMap<(Pid, Tid), Names<'a>>,
+) -> HashMap<(Pid, Tid), &'a [u8]> {
+    let mut first: HashMap<(Pid, Tid), &'a [u8]> = HashMap::default();
+    for start in starts {
+        let given = names.get(&start.starter).and_then(|given| {
+            let after = given.partition_point(|&(time, _)| time <= start.time);
+            given.get(after.checked_sub(1)?)
+        });
+        let name = match given {
+            Some(&(_, name)) => Some(name),
+            None => first.get(&start.starter).copied(),
+        };
+        if let Some(name) = name {
+            first.insert(start.thread, name);
+        }
+    }
+    first
+}
 
 /// Adds the threads of samples.
 pub fn add(
@@ -20,16 +65,29 @@ pub fn add(
     threads: IndexedTable<ThreadIndex, ThreadKey>,
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
 ) {
+    let time_of = |record: &Record<'_>| profile.attrs.time_of(record, profile.endian).unwrap_or_default();
+    let started = |record: Record<'_>| {
+        let [thread, starter] = started_thread(&record, profile.endian)?;
+        Some(Start {
+            time: time_of(&record),
+            thread,
+            starter,
+        })
+    };
+    let mut starts: Vec<Start> = index.kept.iter(profile.endian).filter_map(started).collect();
+    // Buffers of different CPUs follow each other.
+    starts.sort_by_key(|start| start.time);
+    let needed = needed_threads(&threads, &starts);
+    starts.retain(|start| needed.contains(&start.thread));
     let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
     let mut truncated = 0u64;
-    let sampled: HashSet<ThreadKey> = threads.iter().copied().collect();
     for record in index.kept.iter(profile.endian) {
         let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
             continue;
         };
         let tid = Tid(tid);
         let is_process = pid.0 == tid.0;
-        if !is_process && !sampled.contains(&(Some(pid), Some(tid))) {
+        if !is_process && !needed.contains(&(pid, tid)) {
             continue;
         }
         // All threads of a process may have its name.
@@ -37,16 +95,18 @@ pub fn add(
         if kept.len() < name.len() {
             truncated = truncated.saturating_add(1);
         }
-        let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
-        names.entry((pid, tid)).or_default().push((time, kept));
+        names
+            .entry((pid, tid))
+            .or_default()
+            .push((time_of(&record), kept));
     }
     for of_thread in names.values_mut() {
-        // Buffers of different CPUs follow each other.
         of_thread.sort_by_key(|&(time, _)| time);
         of_thread.dedup_by_key(|&mut (_, name)| name);
     }
     let cut = (truncated > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(truncated));
     tables.diagnostics.extend(cut);
+    let first_names = first_names(&starts, &names);
     let of = |pid: Option<Pid>, tid: Option<Tid>| {
         let found = pid.zip(tid).and_then(|key| names.get(&key));
         found.map_or(&[][..], |names| names)
@@ -54,22 +114,27 @@ pub fn add(
     let of_process = |pid: Pid| of(Some(pid), Some(Tid(pid.0)));
     for (pid, tid) in threads {
         // A thread has the name of the one that started it, until it gets its own, and so has a process.
-        let own = pid.and_then(|pid| of_process(pid).last());
-        let process = own.or_else(|| {
+        let own = pid.and_then(|pid| of_process(pid).last()).map(|&(_, name)| name);
+        let given = || first_names.get(&(pid?, Tid(pid?.0))).copied();
+        let process = own.or_else(given).or_else(|| {
             let (_, space) = index.processes.spaces_of(pid?).next()?;
             let mut starters = index.processes.starters(space.pid).map(of_process);
             let names = starters.find(|names| !names.is_empty())?;
-            names
-                .iter()
-                .rfind(|(time, _)| *time <= space.since)
-                .or(names.first())
+            let then = names.iter().rfind(|(time, _)| *time <= space.since);
+            then.or(names.first()).map(|&(_, name)| name)
         });
-        let named = of(pid, tid).iter();
+        let own = of(pid, tid).iter();
+        let mut names: Vec<(Time, String)> = own.map(|&(time, name)| (time, printable(name))).collect();
+        if names.is_empty()
+            && let Some(name) = pid.zip(tid).and_then(|key| first_names.get(&key))
+        {
+            names.push((Time(0), printable(name)));
+        }
         tables.threads.push(Thread {
             pid,
             tid,
-            names: named.map(|&(time, name)| (time, printable(name))).collect(),
-            process_name: process.map_or_else(String::new, |(_, name)| printable(name)),
+            names,
+            process_name: process.map_or_else(String::new, printable),
         });
     }
 }
