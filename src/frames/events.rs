@@ -4,7 +4,7 @@ use jitdump::printable;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
-use crate::perf::{Profile, feature};
+use crate::perf::{Profile, event_name, feature};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::{EventSummary, Unit};
 
@@ -32,8 +32,24 @@ pub fn position(events: &[EventSummary], name: &str) -> Result<u32, Diagnostic> 
     })
 }
 
-/// Returns the events of a profile, without samples.
+/// Returns the events of a profile, without samples. Without recorded names, they have perf's, unless several would have the same:
+/// those of cgroups differ.
 fn recorded(profile: &Profile<'_>) -> Vec<EventSummary> {
+    let entries = profile.attr_entries.iter();
+    let given: Vec<Option<String>> = entries
+        .map(|entry| event_name::of(&entry.attr, profile.endian))
+        .collect();
+    let mut are_single: HashMap<&str, bool> = HashMap::default();
+    for name in given.iter().flatten() {
+        are_single
+            .entry(name)
+            .and_modify(|is_single| *is_single = false)
+            .or_insert(true);
+    }
+    let given_to = |index: usize| {
+        let name = given.get(index)?.as_deref()?;
+        are_single.get(name)?.then(|| name.to_owned())
+    };
     let names = profile.feature(feature::EVENT_DESC);
     let mut names = names
         .into_iter()
@@ -41,7 +57,10 @@ fn recorded(profile: &Profile<'_>) -> Vec<EventSummary> {
     let attrs = profile.attrs.all().iter().enumerate();
     attrs
         .map(|(index, attr)| EventSummary {
-            name: names.next().unwrap_or_else(|| format!("event {index}")),
+            name: names
+                .next()
+                .or_else(|| given_to(index))
+                .unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
             excludes_kernel: attr.excludes_kernel,
             samples: 0,

@@ -24,6 +24,7 @@ pub mod attr;
 pub mod callchain;
 pub mod compression;
 pub mod event;
+pub mod event_name;
 pub mod feature;
 pub mod header;
 pub mod merge;

@@ -9,7 +9,7 @@ use crate::report::{address, recorded, rows, run, samples};
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
-use crate::support::{said, scratch, tools};
+use crate::support::{capture, said, scratch, tools};
 
 /// As in perf: LLVM writes the symbols of C++ and Rust functions into jitdumps.
 #[test]
@@ -117,4 +117,19 @@ fn threads_without_a_name_have_the_one_that_their_starter_had() {
         format!("pool {further}"),
     ];
     assert_eq!(names, expected.iter().map(String::as_str).collect());
+}
+
+/// The names of events are at the end of a profile.
+#[test]
+fn events_of_a_cut_off_profile_have_perfs_names() {
+    let folder = scratch();
+    let mut bytes = std::fs::read(capture::profile("node20")).unwrap();
+    bytes.truncate(bytes.len() * 7 / 10);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, bytes).unwrap();
+    let input = ["-i", tools::text(&profile)];
+    let output = run(&[&["report", "--json", "-e", "cpu-clock:ppp"][..], &input].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["event"]["name"], "cpu-clock:ppp");
+    assert_eq!(report["event"]["samples"]["samples"], 458);
 }
