@@ -88,3 +88,18 @@ fn what_is_missing_is_counted_in_the_samples_of_the_event() {
     let exported = said(&run(&["export", "-o", output, profile]));
     assert!(exported.contains(line), "{exported}");
 }
+
+/// A script can read them without a look at the rest.
+#[test]
+fn rows_are_an_empty_list_if_none_matches() {
+    let profile = capture::profile("node20");
+    let report = |more: &[&str]| -> Value {
+        let ran = run(&[&["report", "--json", tools::text(&profile)][..], more].concat());
+        assert!(ran.status.success(), "{}", said(&ran));
+        serde_json::from_slice(&ran.stdout).unwrap()
+    };
+    for nothing in [["--filter", "xyzzy"], ["--pid", "1"]] {
+        assert_eq!(report(&nothing)["rows"], Value::Array(Vec::new()), "{nothing:?}");
+    }
+    assert!(report(&["eat"]).get("rows").is_none());
+}

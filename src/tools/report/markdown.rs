@@ -29,7 +29,7 @@ impl Report {
         }
         let _ = writeln!(markdown, "| {} |", self.by.name());
         let _ = writeln!(markdown, "{}| --- |", "| ---: ".repeat(shares.len()));
-        for row in &self.rows {
+        for row in self.rows.iter().flatten() {
             for column in &shares {
                 let _ = write!(markdown, "| {:.2} ", self.percent((column.of)(row)));
             }

@@ -78,9 +78,9 @@ pub struct Report {
     pub kinds: Vec<KindRow>,
     /// What rows are.
     pub by: By,
-    /// The rows with most samples.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<RankedRow>,
+    /// The rows with most samples; `None` if a function was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Vec<RankedRow>>,
     /// Number of rows that were left out.
     pub rows_omitted: u64,
     /// One function, if asked for.
@@ -195,7 +195,7 @@ impl Report {
             missing: tables.losses_of(event),
             kinds,
             by: options.by,
-            rows,
+            rows: function.is_none().then_some(rows),
             rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
             function,
             diagnostics,

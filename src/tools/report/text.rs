@@ -139,7 +139,7 @@ impl Report {
             let _ = write!(text, "{:>8} ", column.name);
         }
         let _ = writeln!(text, " {}", self.by.name());
-        for row in &self.rows {
+        for row in self.rows.iter().flatten() {
             for column in &shares {
                 let _ = write!(text, "{:>8.2} ", self.percent((column.of)(row)));
             }
