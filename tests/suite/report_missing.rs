@@ -103,3 +103,11 @@ fn rows_are_an_empty_list_if_none_matches() {
     }
     assert!(report(&["eat"]).get("rows").is_none());
 }
+
+#[test]
+fn a_mistyped_profile_with_rows_is_said_to_be_missing() {
+    let output = run(&["report", "--by", "line", "mistyped.data"]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "--by and a function: there is no file mistyped.data\n";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+}

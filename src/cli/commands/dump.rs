@@ -24,8 +24,8 @@ const AFTER_HELP: &str = "\
 With --json, each line is an object. The first one has the format version (\"format\"), the \"kind\" of the file and its \
 \"file_size\" (uncompressed). Each of the others is a part of the file: \"size\" bytes at \"offset\", with a \"type\" and \
 mostly a \"time\". Parts are in file order. Without a filter they cover the whole file, and sizes add up to \"file_size\": \
-header, records, buffers and their events, \"padding\", \"unknown\" for records of unknown types, \"cut\" for a record \
-truncated by the end of the file, and \"damage\" for invalid bytes.
+header, records, buffers and their events, \"padding\", \"unknown\" for records of unknown types, \"cut\" for a last record \
+that ends within its type, and \"damage\" for invalid bytes.
 
 Addresses and bit masks are strings (\"0x7f00\"), other numbers are numbers. Invalid UTF-8 in names is replaced; \
 NAME_bytes then has the bytes in hexadecimal. \"fault\" has the code and text of a diagnostic, \"cut\" the first field that is \

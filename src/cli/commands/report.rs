@@ -107,9 +107,16 @@ pub struct ReportArguments {
 impl ReportArguments {
     /// Returns why the arguments contradict each other, if they do.
     pub fn conflict(&self) -> Option<String> {
-        let conflict = self.conflict_of_words().or_else(|| self.source_files.conflict());
-        conflict.map(str::to_owned).or_else(|| {
-            let (profile, _) = self.profile_and_function();
+        let (profile, function) = self.profile_and_function();
+        let of_words = self
+            .conflict_of_words()
+            .map(|conflict| match (&profile, &function) {
+                // It may be a mistyped profile.
+                (None, Some(word)) => format!("{conflict}: there is no file {word}"),
+                _ => conflict.to_owned(),
+            });
+        let conflict = of_words.or_else(|| self.source_files.conflict().map(str::to_owned));
+        conflict.or_else(|| {
             let options = [("--log-pid", self.logs.pid.is_some())];
             self.logs.conflict(&options, profile.as_deref())
         })

@@ -23,7 +23,7 @@
 //! - `header`;
 //! - `padding` for bytes without a meaning;
 //! - `unknown` for a record of unknown type;
-//! - `cut` for the start of a record at the end of the file;
+//! - `cut` for the start of a record at the end of the file, up to its type;
 //! - `damage` for bytes that could not be read.
 //!
 //! Headers of buffers are objects, and so are the events in buffers. `time` is in the unit of the file:
