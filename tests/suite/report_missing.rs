@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::report::{address, recorded, run};
+use crate::report::{address, recorded, rows, run};
 use crate::support::recording::PID;
 use crate::support::{capture, said, scratch, tools};
 
@@ -110,4 +110,29 @@ fn a_mistyped_profile_with_rows_is_said_to_be_missing() {
     assert_eq!(output.status.code(), Some(2));
     let expected = "--by and a function: there is no file mistyped.data\n";
     assert!(said(&output).contains(expected), "{}", said(&output));
+}
+
+/// Libraries without frame pointers leave words of the heap where the kernel expects return addresses.
+#[test]
+fn memory_recorded_as_data_is_no_jit_code() {
+    const USER: u16 = 2;
+    const MMAP_DATA: u16 = 1 << 13;
+    const HEAP: u64 = 0x5000_0000;
+    let folder = scratch();
+    let path = folder.path().join("perf.data");
+    let unnamed = |misc: u16| {
+        let mut writer = recorded(folder.path(), &["work"]);
+        let map = writer.records.len();
+        writer.mmap2(PID, HEAP, 0x1000, 0, "//anon", 600);
+        writer.records[map + 4..][..2].copy_from_slice(&misc.to_le_bytes());
+        writer.sample(PID, 1000, &[address(0), HEAP + 8], None);
+        std::fs::write(&path, writer.finish()).unwrap();
+        let ran = run(&["report", "--json", tools::text(&path)]);
+        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let rows = rows(&report).iter();
+        rows.filter(|row| row["name"] == "[JIT code without a name]")
+            .count()
+    };
+    assert_eq!(unnamed(USER), 1);
+    assert_eq!(unnamed(USER | MMAP_DATA), 0);
 }
