@@ -12,6 +12,8 @@ use crate::collections::range_map::RangeMap;
 pub struct Segment {
     /// File offset of the first byte.
     pub file_offset: u64,
+    /// Number of bytes in the file; 0 of code that only has names.
+    pub file_size: u64,
     /// Linked address range.
     pub range: AddressRange,
 }
@@ -37,12 +39,13 @@ impl Segments {
         Some(Address(before.wrapping_add(file_offset)))
     }
 
-    /// Returns the file offset of linked addresses; `None` if no segment contains them.
+    /// Returns the file offset of linked addresses; `None` if no segment has them in the file.
     pub fn file_offset(&self, linked: AddressRange) -> Option<u64> {
         let mut segments = self.0.iter();
         let segment = segments.find(|segment| segment.range.intersection(linked) == Some(linked))?;
         let before = linked.start.0.checked_sub(segment.range.start.0)?;
-        segment.file_offset.checked_add(before)
+        let is_in_file = before.checked_add(linked.size())? <= segment.file_size;
+        is_in_file.then(|| segment.file_offset.checked_add(before))?
     }
 }
 
@@ -78,12 +81,11 @@ impl Executable {
         };
         let with_code = header.program_headers(endian, file)?.iter().filter(is_code);
         let segments = with_code.filter_map(|segment| {
+            let file_size = segment.p_filesz(endian).into();
             Some(Segment {
                 file_offset: segment.p_offset(endian).into(),
-                range: AddressRange::new(
-                    Address(segment.p_vaddr(endian).into()),
-                    segment.p_filesz(endian).into(),
-                )?,
+                file_size,
+                range: AddressRange::new(Address(segment.p_vaddr(endian).into()), file_size)?,
             })
         });
         let segments = Segments(segments.take(MAX_SEGMENTS).collect());
@@ -123,12 +125,12 @@ fn architecture(machine: elf::Machine) -> &'static [u8] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use jitdump::ByteOrder;
 
     /// Returns an ELF file with so many code segments of a page each, and nothing else.
-    fn with_segments(count: u16) -> Vec<u8> {
+    pub fn with_segments(count: u16) -> Vec<u8> {
         let endian = ByteOrder::Little;
         let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
         endian.write_u16(&mut file, 2);

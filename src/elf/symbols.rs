@@ -283,11 +283,22 @@ impl FunctionRanges {
 /// Returns the segments with machine code, up to [`MAX_SEGMENTS`].
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Segments {
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
-    let segments = file.segments().filter(|segment| is_code(segment.flags()));
-    let segments = segments.filter_map(|segment| {
-        let (file_offset, size) = segment.file_range();
+    let segments = file.segments().enumerate();
+    let segments = segments.filter(|(_, segment)| is_code(segment.flags()));
+    let segments = segments.filter_map(|(index, segment)| {
+        let (file_offset, file_size) = segment.file_range();
+        // Objects of functions with names only have no code. In files with nothing but debug information, all segments except
+        // the first have other offsets than in the program.
+        let size = match index {
+            0 => segment.size(),
+            _ => file_size,
+        };
         let range = AddressRange::new(Address(segment.address()), size)?;
-        Some(Segment { file_offset, range })
+        Some(Segment {
+            file_offset,
+            file_size,
+            range,
+        })
     });
     Segments(segments.take(MAX_SEGMENTS).collect())
 }
@@ -322,6 +333,7 @@ impl DecodedNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::executable::tests::with_segments;
     use crate::elf::limited_reads::MemoryRoom;
     use crate::elf::symbols::plt::tests::{DYNSYM, PLT};
 
@@ -365,6 +377,21 @@ mod tests {
         let outside = AddressRange::new(Address(segment.range.end.0 - 1), 2).unwrap();
         assert_eq!(ranges.segments.file_offset(outside), None);
         assert_eq!(symbols.segments.file_offset(outside), None);
+    }
+
+    /// The first as in objects of functions with names only, both as in files with nothing but debug information.
+    #[test]
+    fn code_that_is_in_memory_alone_has_addresses_in_the_first_segment() {
+        const SIZES_IN_FILE: [usize; 2] = [64 + 32, 64 + 56 + 32];
+        let mut file = with_segments(2);
+        for at in SIZES_IN_FILE {
+            file[at..][..8].fill(0);
+        }
+        let segments = code_segments(&object::File::parse(&*file).unwrap());
+        assert_eq!(segments.address(0x10), Some(Address(0x40_0010)));
+        assert_eq!(segments.address(0x1010), None);
+        let code = AddressRange::new(Address(0x40_0010), 1).unwrap();
+        assert_eq!(segments.file_offset(code), None);
     }
 
     #[test]

@@ -62,6 +62,17 @@ fn a_function_of_an_output_is_one_row_whatever_paths_its_lines_have() {
     }
 }
 
+/// Objects of functions without code have names alone.
+#[test]
+fn functions_of_a_perf_map_have_their_names_in_an_output() {
+    let (folder, map) = (folder(), map());
+    let (profile, output) = (capture::profile("mono-map"), folder.path().join("out.data"));
+    let recorded = functions(&profile, &map);
+    assert!(recorded.len() > 5, "{recorded:?}");
+    inject(&profile, &output, &[]);
+    assert_eq!(functions(&output, &map), recorded);
+}
+
 #[test]
 fn objects_and_lists_of_sources_are_found_beside_an_output_that_was_moved() {
     let (folder, map) = (folder(), map());
