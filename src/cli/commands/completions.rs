@@ -77,11 +77,7 @@ fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String 
             }
             lines.join("\n") + "\n"
         }
-        Shell::Zsh => script.replacen(
-            "\n_jitinject_commands() {\n",
-            "\n_jitinject_commands() {\n    (( CURRENT == 2 )) || return 1\n",
-            1,
-        ),
+        Shell::Zsh => for_zsh(program, script).unwrap_or_else(|| script.to_owned()),
         Shell::Fish => {
             let offers = |line: &str| {
                 line.split_once(" -a \"")
@@ -105,4 +101,31 @@ fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String 
         }
         _ => script.to_owned(),
     }
+}
+
+/// The same in zsh. In clap's script, a command is only the word after a profile, and options end at the first file.
+fn for_zsh(program: &Command, script: &str) -> Option<String> {
+    const COMMANDS: &str = "\n\":: :_jitinject_commands\" \\\n\"*::: :->jitinject\" \\\n";
+    let (before, after) = script.split_once(COMMANDS)?;
+    let (options, profile) = before.rsplit_once('\n')?;
+    let profile = profile.strip_suffix(" \\")?;
+    let commands: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
+    let commands = commands.join("|");
+    let choice = format!(
+        "    local -a positionals=({profile})
+    if (( CURRENT == 2 )) || [[ $words[2] == ({commands}) ]]; then
+        positionals=(\":: :{{ _jitinject_commands; _files }}\" \"*::: :->jitinject\")
+    fi
+    _arguments "
+    );
+    let options = options.replacen("    _arguments ", &choice, 1);
+    // The name of the command, at three places.
+    let after = after.replacen("$line[2]", "$line[1]", 3);
+    let script = format!("{options}\n\"${{positionals[@]}}\" \\\n{after}");
+    let lines = script.lines().map(|line| match line.strip_prefix("'*::") {
+        // What follows a program to record are its own options.
+        Some(files) if !files.starts_with("command ") => format!("'*:{files}"),
+        _ => line.to_owned(),
+    });
+    Some(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
