@@ -272,7 +272,8 @@ runtimes! {
     PostgreSql = "PostgreSQL" {
         id: None,
         is_harmless: true,
-        how: "jit_profiling_support = on in postgresql.conf",
+        how: "jit_profiling_support = on in postgresql.conf; if /tmp/.debug is another user's, where Debian's LLVM logs, also \
+            JITDUMPDIR=DIR in the server's environment",
         programs: &["postgres"],
         libraries: &["llvmjit.so"],
     }
@@ -281,7 +282,8 @@ runtimes! {
     Lli = "LLVM" {
         id: Some("lli"),
         is_harmless: true,
-        how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
+        how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's \
+            PerfSupportPlugin; if /tmp/.debug is another user's, where Debian's LLVM logs, also JITDUMPDIR=DIR",
         programs: &["lli"],
         libraries: &["libLLVM"],
         version_argument: Some("--version"),
@@ -497,6 +499,9 @@ mod tests {
             assert_eq!(how(name, b"riscv64"), "it logs code on x86-64 and AArch64 only");
         }
         assert!(how("Node.js", b"riscv64").contains("--perf-prof"));
+        for name in ["PostgreSQL", "LLVM"] {
+            assert!(how(name, b"x86_64").contains("JITDUMPDIR"), "{name}");
+        }
     }
 
     #[test]
