@@ -24,13 +24,15 @@ fn every_command_has_a_page_in_the_manual() {
     let folder = scratch();
     printed(&["man", "--output-dir", tools::text(folder.path())]);
     let page = printed(&["man"]);
-    assert!(page.contains(".TH jitinject 1"), "{page}");
+    let version = concat!("1 \"\" \"jitinject ", env!("CARGO_PKG_VERSION"), "\"");
+    assert!(page.contains(&format!(".TH jitinject {version}")), "{page}");
     assert!(page.contains("Exit status:"), "{page}");
     let commands = commands();
     assert!(commands.contains(&"compare".to_owned()), "{commands:?}");
     for command in &commands {
         let page = printed(&["man", command]);
-        assert!(page.contains(&format!(".TH jitinject-{command} 1")), "{page}");
+        let title = format!(".TH jitinject-{command} {version}");
+        assert!(page.contains(&title), "{page}");
         assert!(page.contains(".SH DESCRIPTION"), "{page}");
         let file = folder.path().join(format!("jitinject-{command}.1"));
         assert_eq!(std::fs::read_to_string(file).unwrap(), page);

@@ -74,6 +74,31 @@ fn documents_lead_to_files_that_are_there() {
     }
 }
 
+/// The MIT licence demands its notice in all copies.
+#[test]
+fn packages_have_the_licences_and_the_files_that_the_readme_leads_to() {
+    let manifest = document("Cargo.toml");
+    let (_, packages) = manifest.split_once("[package.metadata.deb]").unwrap();
+    let (deb, packages) = packages.split_once("[package.metadata.generate-rpm]").unwrap();
+    let (rpm, _) = packages.split_once("[package.metadata.binstall]").unwrap();
+    let script = document("scripts/package");
+    let mut lines = script.lines();
+    let archive = lines.find(|line| line.starts_with("cp \"$program\" ")).unwrap();
+    let readme = document("README.md");
+    let links = readme.split("](").skip(1);
+    let links = links.map(|rest| rest.split(')').next().unwrap());
+    let files: Vec<&str> = links.filter(|link| !link.contains('/')).collect();
+    assert!(files.contains(&"SECURITY.md"), "{files:?}");
+    for file in files.into_iter().chain(["LICENSE-"]) {
+        for (package, its_files) in [(".deb", deb), (".rpm", rpm), ("archive", archive)] {
+            assert!(its_files.contains(file), "{package}: {file}");
+        }
+    }
+    let holder = "2026 The jitinject developers";
+    assert!(document("LICENSE-MIT").contains(&format!("Copyright (c) {holder}")));
+    assert!(deb.contains(&format!("copyright = \"{holder}\"")));
+}
+
 #[test]
 fn the_readme_names_every_command() {
     let readme = document("README.md");

@@ -30,7 +30,9 @@ impl ManArguments {
         if let Some(folder) = &self.output_dir {
             let failed = |cause| Diagnostic::cannot_write(folder, &cause);
             std::fs::create_dir_all(folder).map_err(failed)?;
-            clap_mangen::generate_to(program, folder).map_err(failed)?;
+            for command in program.get_subcommands().chain([&program]) {
+                page(command.clone()).generate_to(folder).map_err(failed)?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         let subject = match &self.command {
@@ -40,11 +42,18 @@ impl ManArguments {
                 program.find_subcommand(name).cloned().ok_or_else(unknown)?
             }
         };
-        let mut page = Vec::new();
-        Man::new(subject)
-            .render(&mut page)
+        let mut text = Vec::new();
+        page(subject)
+            .render(&mut text)
             .map_err(|cause| Diagnostic::new(Issue::CannotPrint).caused_by(&cause))?;
-        terminal::print(|output| output.write_all(&page))?;
+        terminal::print(|output| output.write_all(&text))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the page of a command. It has no date, and says so in quotes: the next word would be taken for one.
+fn page(command: Command) -> Man {
+    Man::new(command)
+        .date("\"\"")
+        .source(concat!("jitinject ", env!("CARGO_PKG_VERSION")))
 }
