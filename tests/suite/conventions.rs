@@ -92,6 +92,24 @@ fn bash_offers_nothing_that_is_refused() {
     assert_eq!(offered(&["jitinject", "timeline", "--jit"]), ["--jitdump"]);
 }
 
+/// bash offers files where the script has nothing, and takes `=` for a word.
+#[test]
+fn bash_offers_files_where_they_belong_and_values_behind_an_equals_sign() {
+    let folder = scratch();
+    let script = folder.path().join("jitinject.bash");
+    std::fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let offered = |words: &[&str]| offered(&script, words);
+    for command in [
+        "inject", "report", "export", "compare", "dump", "timeline", "check",
+    ] {
+        assert_eq!(offered(&["jitinject", command, ""]), [""; 0], "{command}");
+        let options = offered(&["jitinject", command, "-"]);
+        assert!(options.contains(&"--help".to_owned()), "{command}: {options:?}");
+    }
+    assert_eq!(offered(&["jitinject", "-q", ""]), [""; 0]);
+    assert_eq!(offered(&["jitinject", "report", "--by", "=", "th"]), ["thread"]);
+}
+
 #[test]
 fn codes_and_commands_are_completed() {
     let folder = scratch();

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Command};
+use clap::{Args, Command, ValueHint};
 use clap_complete::{Shell, generate};
 use jitinject::Diagnostic;
 use jitinject::internals::results::diagnostics;
@@ -58,25 +58,7 @@ fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String 
             || word == "help"
     };
     match shell {
-        Shell::Bash => {
-            let mut lines = Vec::new();
-            let mut is_root = false;
-            for line in script.lines() {
-                lines.push(line.to_owned());
-                if line == "        jitinject)" {
-                    is_root = true;
-                } else if let Some(words) = line.trim().strip_prefix("opts=\"").filter(|_| is_root) {
-                    is_root = false;
-                    let words = words.trim_end_matches('"').split(' ');
-                    let options: Vec<&str> = words.filter(|word| !is_command(word)).collect();
-                    lines.push(format!(
-                        "            [[ ${{COMP_CWORD}} -eq 1 ]] || opts=\"{}\"",
-                        options.join(" ")
-                    ));
-                }
-            }
-            lines.join("\n") + "\n"
-        }
+        Shell::Bash => for_bash(program, script),
         Shell::Zsh => for_zsh(program, script).unwrap_or_else(|| script.to_owned()),
         Shell::Fish => {
             let offers = |line: &str| {
@@ -101,6 +83,32 @@ fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String 
         }
         _ => script.to_owned(),
     }
+}
+
+/// The same in bash. clap's script also has options where files belong, and no values after `=`, which is a word in bash.
+fn for_bash(program: &Command, script: &str) -> String {
+    let takes_files = |command: &Command| {
+        let mut arguments = command.get_positionals();
+        arguments.any(|argument| argument.get_value_hint() == ValueHint::AnyPath)
+    };
+    let mut lines = Vec::new();
+    let mut case = "";
+    for line in script.lines() {
+        lines.push(line);
+        if line == "    prev=\"$3\"" {
+            lines.push("    [[ ${prev} != \"=\" ]] || prev=\"${COMP_WORDS[COMP_CWORD - 2]}\"");
+        } else if line.trim_start().starts_with("opts=\"") {
+            let command = case.strip_prefix("jitinject__subcmd__");
+            let command = command.and_then(|name| program.find_subcommand(name));
+            if case == "jitinject" {
+                lines.push("            [[ ${COMP_CWORD} -eq 1 || ${cur} == -* ]] || opts=\"\"");
+            } else if command.is_some_and(takes_files) {
+                lines.push("            [[ ${cur} == -* ]] || opts=\"\"");
+            }
+        }
+        case = line.trim().trim_end_matches(')');
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The same in zsh. In clap's script, a command is only the word after a profile, and options end at the first file.
