@@ -24,9 +24,18 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 /// Beginning of the file if the program could not be started.
 const FAILED: &str = "failed: ";
 
-/// Variable with the user's `PATH`. perf puts its own folders in front of `PATH` for the program that it starts: started as
-/// `/usr/bin/perf`, that is `/usr/bin`, which hides the programs of version managers (`setup_path` in perf's `exec-cmd.c`).
-pub(super) const USER_PATH: &str = "JITINJECT_USER_PATH";
+/// Variables that perf sets for itself, and the program inherits. In front of `PATH`, it puts its own folders: started as
+/// `/usr/bin/perf`, that is `/usr/bin`, which hides the programs of version managers. The functions are `setup_path` and
+/// `exec_cmd_init` in perf's `exec-cmd.c`, `set_buildid_dir`, and `perf_debuginfod_setup`. With Intel PT, it also sets
+/// `JITDUMP_USE_ARCH_TIMESTAMP`, but for the program.
+pub(super) const SET_BY_PERF: [&str; 4] = [PATH, "PREFIX", "PERF_BUILDID_DIR", "DEBUGINFOD_URLS"];
+
+const PATH: &str = "PATH";
+
+/// Returns the variable that has the user's value of one of these, if there is one.
+pub(super) fn user_variable(name: &str) -> String {
+    format!("JITINJECT_USER_{name}")
+}
 
 /// Process group for [`launch`]: a new one.
 pub(super) const OWN_GROUP: i32 = 0;
@@ -45,10 +54,16 @@ pub fn launch(pid_file: &Path, group: i32, command: &[OsString]) -> Diagnostic {
         return Diagnostic::cannot_write(pid_file, &cause);
     }
     let mut recorded = Command::new(program);
-    recorded.args(arguments).env_remove(USER_PATH);
-    if let Some(path) = std::env::var_os(USER_PATH) {
-        // The program is looked for there, too.
-        recorded.env("PATH", path);
+    recorded.args(arguments);
+    for name in SET_BY_PERF {
+        let of_user = user_variable(name);
+        if let Some(value) = std::env::var_os(&of_user) {
+            // The program is looked for in this `PATH`, too.
+            recorded.env(name, value).env_remove(of_user);
+        } else if name != PATH {
+            // Without one, the program was found where programs usually are, which perf's has, too.
+            recorded.env_remove(name);
+        }
     }
     let cause = recorded.exec();
     let _ = write(pid_file, &format!("{FAILED}{cause}"));

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, getpgrp, pidfd_open};
 use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
-use super::launch::{OWN_GROUP, Start, USER_PATH, not_started};
+use super::launch::{OWN_GROUP, SET_BY_PERF, Start, not_started, user_variable};
 use super::manifest::Manifest;
 use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
@@ -301,8 +301,10 @@ impl<'a> Session<'a> {
             perf.arg("--").args(&self.launcher);
             perf.arg(self.pid_file()).arg(group.to_string());
             perf.args(&self.plan.command).envs(self.variables());
-            if let Some(path) = std::env::var_os("PATH") {
-                perf.env(USER_PATH, path);
+            for name in SET_BY_PERF {
+                if let Some(value) = std::env::var_os(name) {
+                    perf.env(user_variable(name), value);
+                }
             }
         } else if let Some(duration) = self.plan.options.duration {
             // perf starts it when it records, which may take a while.

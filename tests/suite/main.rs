@@ -75,6 +75,7 @@ mod processes;
 mod readers;
 mod record;
 mod record_choices;
+mod record_inherited;
 mod record_pack;
 mod record_rights;
 mod records;
