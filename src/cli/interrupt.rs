@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jitinject::internals::files::{cleanup, kernel};
 use jitinject::internals::record::ReceivedSignal;
 use jitinject::internals::threads;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level::pipe;
@@ -44,7 +44,7 @@ impl PassedSignals {
     /// Starts to collect signals, without those that this program ignores, except for SIGINT and SIGQUIT: shells ignore them in
     /// programs that a script starts in the background, but a recorded program may handle them, and perf ends by the first.
     pub fn new() -> io::Result<Self> {
-        let passed = without_ignored([SIGTERM, SIGHUP]).chain([SIGINT, SIGQUIT]);
+        let passed = without_ignored([SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).chain([SIGINT, SIGQUIT]);
         let signals = SignalsInfo::new(passed.clone())?;
         ARE_PASSED.store(true, Ordering::Relaxed);
         let (arrivals, sender) = UnixStream::pair()?;

@@ -458,10 +458,10 @@ fn remove(place: &NameInFolder, folder: &Folder) {
     }
 }
 
-/// Whether a signal has come, which is remembered.
+/// Whether a signal has come that ends the recording, which is remembered.
 fn is_stopped(control: &mut dyn Control, interrupt: &mut Option<i32>) -> bool {
-    let received = control.signals().last().map(|signal| signal.number);
-    *interrupt = interrupt.or(received);
+    let received = control.signals().into_iter().rfind(|signal| signal.is_end());
+    *interrupt = interrupt.or(received.map(|signal| signal.number));
     interrupt.is_some()
 }
 

@@ -31,6 +31,14 @@ pub struct ReceivedSignal {
     pub is_from_kernel: bool,
 }
 
+impl ReceivedSignal {
+    /// Whether it ends most recordings. The others are requests to a program, such as to read its configuration again.
+    pub(super) fn is_end(self) -> bool {
+        let requests = [Signal::USR1, Signal::USR2].map(Signal::as_raw);
+        !requests.contains(&self.number)
+    }
+}
+
 /// Signals on their way to the program or to perf.
 #[derive(Debug)]
 pub struct Signals {
@@ -45,7 +53,7 @@ pub struct Signals {
     pending: Vec<Signal>,
     /// The last one that was sent and that ends most programs.
     ending: Option<Signal>,
-    /// The last one that came.
+    /// The last one that came and that ends most recordings.
     pub received: Option<Signal>,
     /// Whether the end was requested.
     pub has_stopped: bool,
@@ -72,7 +80,11 @@ impl Signals {
             let Some(signal) = Signal::from_named_raw(received.number) else {
                 continue;
             };
-            self.received = Some(signal);
+            if received.is_end() {
+                self.received = Some(signal);
+            } else if self.program.is_none() {
+                continue;
+            }
             let is_of_terminal =
                 received.is_from_kernel && matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
             if self.program.is_none() {
@@ -213,6 +225,23 @@ mod tests {
             received(true, true, None),
             [Signal::INT, Signal::INT, Signal::INT]
         );
+    }
+
+    #[test]
+    fn requests_reach_a_program_and_end_nothing() {
+        let requests = [Signal::USR1, Signal::USR2];
+        let passed = |program: Option<PathBuf>| {
+            let mut signals = Signals::new(1, program, true);
+            let received = requests.map(|signal| ReceivedSignal {
+                number: signal.as_raw(),
+                is_from_kernel: false,
+            });
+            signals.receive(received.to_vec());
+            assert_eq!((signals.received, signals.has_stopped), (None, false));
+            signals.pending
+        };
+        assert_eq!(passed(Some(PathBuf::from("pid"))), requests);
+        assert!(passed(None).is_empty());
     }
 
     #[test]

@@ -383,12 +383,12 @@ fn the_exit_status_is_that_of_the_program() {
 }
 
 /// A program that counts its signals, and exits with the count after the first.
-const COUNTER: &str = "n=0; trap 'n=$((n+1))' INT TERM; : > ready; i=0
+const COUNTER: &str = "n=0; trap 'n=$((n+1))' INT TERM USR1 USR2; : > ready; i=0
     while [ $i -lt 300 ]; do sleep 0.05; i=$((i+1)); [ $n = 0 ] || { sleep 0.3; exit $((n + 40)); }; done";
 
 #[test]
 fn a_signal_reaches_the_program_once_and_the_profile_is_whole() {
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-USR1", "-USR2"] {
         let scene = Scene::new(PERF);
         scene.add("counter", COUNTER);
         let mut running = scene
