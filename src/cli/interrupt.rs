@@ -115,11 +115,15 @@ pub fn handle_signals(reads_stream: bool) -> io::Result<FirstInterrupt> {
     Ok(first)
 }
 
-/// Leaves out signals that the parent process set to be ignored.
+/// Leaves out signals that the parent process set to be ignored, as `nohup` does.
 fn without_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> + Clone {
-    // As by `nohup`: bit n - 1 for signal n.
     let ignored = kernel::own_bits("SigIgn");
     signals
         .into_iter()
-        .filter(move |signal| ignored >> (signal - 1) & 1 == 0)
+        .filter(move |signal| !has_signal(ignored, *signal))
+}
+
+/// Whether a signal is in a set of the kernel.
+pub fn has_signal(set: u64, signal: i32) -> bool {
+    set >> (signal - 1) & 1 == 1
 }

@@ -2,6 +2,7 @@
 
 mod closed_stdout;
 pub mod commands;
+pub mod inherited;
 pub mod interrupt;
 mod perf_commands;
 pub mod progress;

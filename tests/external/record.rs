@@ -555,3 +555,35 @@ fn a_terminal_shows_the_state_of_the_recording() {
         std::fs::remove_dir_all(scene.path("r")).unwrap();
     }
 }
+
+/// Other versions of perf may change more.
+#[test]
+fn a_program_inherits_what_it_does_without_perf() {
+    for program in [
+        &["env"][..],
+        &["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"],
+        &["ls", "/proc/self/fd"],
+    ] {
+        let lines = |output: &Output| {
+            assert!(output.status.success(), "{}", said(output));
+            let text = String::from_utf8(output.stdout.clone()).unwrap();
+            // Without the signals of the C library, which one way of starting processes ignores.
+            let of_programs = |line: &str| {
+                let (set, bits) = line.split_once(":\t")?;
+                let bits = u64::from_str_radix(bits, 16).ok()?;
+                Some(format!("{set}: {:x}", bits & 0x7fff_ffff))
+            };
+            let lines = text.lines();
+            let lines = lines.map(|line| of_programs(line).unwrap_or_else(|| line.to_owned()));
+            let mut lines: Vec<String> = lines.collect();
+            lines.sort();
+            lines
+        };
+        let scene = Scene::new(&[]);
+        let mut alone = Command::new("/usr/bin/env");
+        alone.arg("--default-signal=INT").args(program);
+        alone.current_dir(scene.folder.path()).stdin(Stdio::null());
+        let recorded = scene.record(&[&["-q", "--no-env", "--"], program].concat());
+        assert_eq!(lines(&recorded), lines(&alone.output().unwrap()));
+    }
+}

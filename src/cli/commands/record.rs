@@ -28,6 +28,7 @@ use jitinject::{Diagnostic, InjectOptions, Issue, NameStyle, Summary};
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::cli::commands::inject::{exit_code, label, percent};
 use crate::cli::commands::source_files::TrackArgument;
+use crate::cli::inherited;
 use crate::cli::interrupt::PassedSignals;
 use crate::cli::progress::Bar;
 use crate::cli::status_line::StatusLine;
@@ -539,13 +540,18 @@ const LAUNCH: &str = "launch-recorded-program";
 fn launcher() -> Result<Vec<OsString>, Diagnostic> {
     let program = std::env::current_exe();
     let program = program.map_err(|cause| Diagnostic::new(Issue::PerfFailed).with("cause", cause))?;
-    Ok(vec![program.into_os_string(), LAUNCH.into()])
+    Ok(vec![
+        program.into_os_string(),
+        LAUNCH.into(),
+        inherited::describe().into(),
+    ])
 }
 
 /// Replaces this program by the one to record if [`launcher`] has started it. Returns the exit status if that fails.
 pub fn launch_recorded() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().filter(|argument| argument == LAUNCH)?;
+    inherited::restore(arguments.next()?.to_str()?)?;
     let pid_file = PathBuf::from(arguments.next()?);
     let group: i32 = arguments.next()?.to_str()?.parse().ok()?;
     let command: Vec<OsString> = arguments.collect();
