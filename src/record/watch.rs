@@ -143,9 +143,11 @@ impl<'a> Watch<'a> {
             return None;
         }
         process.is_checked |= is_check;
+        // Before it runs the program, a process is perf, which may have the library of a runtime: Debian's has CPython's.
+        let is_perf = self.perf.is_some_and(|perf| run_same_program(perf, pid));
         let maps = maps_of(pid);
         // A process may replace its program.
-        if let Some(found) = RecordedProcess::of(pid, &maps) {
+        if let Some(found) = RecordedProcess::of(pid, &maps).filter(|_| !is_perf) {
             self.recorded.insert((started, pid), found);
         }
         self.dumps.add(pid, &maps);
@@ -240,6 +242,12 @@ fn owners_by_id(owners: &BTreeMap<(u64, u32), u32>) -> BTreeMap<u32, u32> {
     by_id
 }
 
+/// Whether two processes run the same program.
+fn run_same_program(one: u32, other: u32) -> bool {
+    let [one, other] = [one, other].map(|pid| kernel::read_link(format!("/proc/{pid}/exe")).ok());
+    one.is_some() && one == other
+}
+
 /// Returns the processes that the threads of a process have started.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
@@ -273,6 +281,10 @@ fn writes_at_exit(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::plan::RecordOptions;
+    use rustix::process::kill_process_group;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     #[test]
     fn the_owner_of_an_id_of_several_users_is_unknown() {
@@ -286,10 +298,47 @@ mod tests {
         let me = std::process::id();
         assert!(times(me).unwrap().0 > 0);
         assert_eq!(times(u32::MAX), None);
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let found = children(me);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(found.contains(&child.id()), "{found:?}");
+    }
+
+    #[test]
+    fn a_process_is_not_of_a_runtime_that_perf_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = |program: &str, name: &str| {
+            let copy = folder.path().join(name);
+            let copied = Command::new("cp").arg(program).arg(&copy).status();
+            assert!(copied.unwrap().success());
+            copy
+        };
+        // It has started a process that has not run its program yet, and one that has.
+        let mut perf = Command::new(copy("/bin/sh", "python3.12"))
+            .args(["-c", "(sleep 60; :) & \"$0\" 60 & wait"])
+            .arg(copy("/bin/sleep", "node"))
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let options = RecordOptions {
+            command: vec!["absent".into()],
+            output: "r".into(),
+            ..RecordOptions::default()
+        };
+        let plan = Plan::new(options).unwrap();
+        let mut watch = Watch::of_descendants(perf.id(), &plan, &folder.path().join("perf.data"));
+        for _ in 0..60_000 {
+            watch.look(Duration::ZERO);
+            if !watch.recorded.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill_process_group(Pid::from_child(&perf), Signal::KILL).unwrap();
+        perf.wait().unwrap();
+        let seen = watch.into_seen().processes;
+        let runtimes: Vec<&str> = seen.iter().map(|process| process.runtime).collect();
+        assert_eq!(runtimes, [Runtime::Node.description().name]);
     }
 }
