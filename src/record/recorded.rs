@@ -44,8 +44,8 @@ impl ProgramStatus {
 pub struct Recorded {
     /// How the program ended.
     pub status: ProgramStatus,
-    /// Whether this program got a signal meanwhile.
-    pub is_interrupted: bool,
+    /// The last signal that this program got meanwhile, and that ends most recordings.
+    pub interrupt: Option<i32>,
     /// When it started.
     pub started: SystemTime,
     /// How long it took.

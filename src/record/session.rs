@@ -271,7 +271,7 @@ impl<'a> Session<'a> {
         };
         Ok(Outcome::Recorded(Recorded {
             status,
-            is_interrupted: signals.received.is_some(),
+            interrupt: signals.received.map(|signal| signal.as_raw()),
             started,
             duration: clock.elapsed(),
             seen: watch.into_seen(),
@@ -395,7 +395,7 @@ impl<'a> Session<'a> {
     /// Returns the processes of known runtimes that a program has left running when it ended, with their runtimes.
     pub fn left_running(&self, recorded: &Recorded, index: &ProfileIndex) -> BTreeMap<u32, &'static str> {
         let mut left = BTreeMap::new();
-        if !self.is_own() || recorded.is_interrupted {
+        if !self.is_own() || recorded.interrupt.is_some() {
             return left;
         }
         // Another process may have got the ID of one that has ended.

@@ -80,7 +80,7 @@ pub struct RecordArguments {
 
     /// Record the program N times, into directories run-1 to run-N of DIR, for compare
     ///
-    /// Stops after the first run that fails.
+    /// Stops after the first run that fails, or that a signal ends: the status is then 128 plus its number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = CI,
         conflicts_with_all = ["pid", "print", "pack", "report", "summary"])]
     runs: Option<u32>,
@@ -236,8 +236,8 @@ impl Control for Terminal {
 /// The end of one recording.
 struct Run {
     status: ExitCode,
-    /// Whether a signal ended it.
-    is_interrupted: bool,
+    /// The signal that ended it.
+    interrupt: Option<i32>,
 }
 
 impl RecordArguments {
@@ -322,11 +322,16 @@ impl RecordArguments {
                 print_message(&format!("run {run} of {runs}"));
             }
             let recorded = self.record_once(folder.join(format!("run-{run}")));
-            let is_complete = |run: &Run| run.status == ExitCode::SUCCESS && !run.is_interrupted;
+            let is_success = |run: &Run| run.status == ExitCode::SUCCESS;
+            let is_complete = |run: &Run| is_success(run) && run.interrupt.is_none();
             if !recorded.as_ref().is_ok_and(is_complete) {
                 // It stays if it has a recording.
                 let _ = created.remove_folder();
-                return recorded.map(|run| run.status);
+                return recorded.map(|last| match last.interrupt.filter(|_| is_success(&last)) {
+                    // A script must not go on without the others.
+                    Some(signal) if run < runs => ExitCode::from(ProgramStatus::Killed(signal).exit_code()),
+                    _ => last.status,
+                });
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -338,7 +343,7 @@ impl RecordArguments {
             print(|output| output.write_all(plan.shell_text().as_bytes()))?;
             return Ok(Run {
                 status: ExitCode::SUCCESS,
-                is_interrupted: false,
+                interrupt: None,
             });
         }
         self.record(&plan)
@@ -369,7 +374,7 @@ impl RecordArguments {
             Outcome::Interrupted(signal) => {
                 return Ok(Run {
                     status: ProgramStatus::Killed(signal).exit_code().into(),
-                    is_interrupted: true,
+                    interrupt: Some(signal),
                 });
             }
         };
@@ -402,7 +407,7 @@ impl RecordArguments {
                 0 => checked,
                 code => ExitCode::from(code),
             },
-            is_interrupted: recorded.is_interrupted,
+            interrupt: recorded.interrupt,
         })
     }
 
