@@ -327,7 +327,7 @@ mod tests {
             ..RecordOptions::default()
         };
         let plan = Plan::new(options).unwrap();
-        let mut watch = Watch::of_descendants(perf.id(), &plan, &folder.path().join("perf.data"));
+        let mut watch = Watch::new(Some(perf.id()), &plan, &folder.path().join("perf.data"));
         for _ in 0..60_000 {
             watch.look(Duration::ZERO);
             if !watch.recorded.is_empty() {
