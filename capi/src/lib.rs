@@ -226,7 +226,8 @@ pub unsafe extern "C" fn jitinject_find(
 }
 
 /// Finds the source line and the inlined calls at an address at a time: inlined calls first, the function itself last. Writes up to
-/// `capacity` of them to `frames`, and returns how many there are, 0 without a function.
+/// `capacity` of them to `frames`, and returns how many there are, 0 without a function. In V8's optimized code, a line may be that
+/// of an inlined function, which is not named.
 ///
 /// # Safety
 ///

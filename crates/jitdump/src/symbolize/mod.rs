@@ -16,6 +16,8 @@
 //! Nothing here panics or blocks on what a file contains. Damaged records are skipped and counted as in
 //! [`Dump`](crate::Dump).
 //!
+//! In V8's optimized code, a line may be that of an inlined function, which is not named: that takes the scripts (feature `v8`).
+//!
 //! Times are the file's: CLOCK_MONOTONIC for nearly all runtimes, as for `perf record -k mono`. All processes that write to
 //! one file share a timeline. Forks, other clocks and mappings over code are ignored, because only a profile has them.
 //!
