@@ -3,9 +3,11 @@
  *     cc -I capi/include capi/examples/symbolize.c -L target/debug -ljitinject_c -o symbolize
  *     symbolize JITDUMP|PID ADDRESS [TIME]
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "jitinject.h"
 
@@ -18,7 +20,7 @@ int main(int argc, char **argv) {
     unsigned long pid = strtoul(argv[1], &end, 10);
     jitinject_symbolizer *symbolizer = *end ? jitinject_open_file(argv[1]) : jitinject_open_process(pid);
     if (!symbolizer) {
-        fprintf(stderr, "error: %s cannot be opened\n", argv[1]);
+        fprintf(stderr, "error: %s: %s\n", argv[1], strerror(errno));
         return 1;
     }
     uint64_t address = strtoull(argv[2], NULL, 16);

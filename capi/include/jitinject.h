@@ -76,7 +76,7 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Opens a jitdump, which may still be written. Returns NULL if the file cannot be opened. Nothing is read before
+ Opens a jitdump, which may still be written. Returns NULL, and sets errno, if the file cannot be opened. Nothing is read before
  jitinject_update().
 
  # Safety
@@ -102,7 +102,8 @@ void jitinject_close(jitinject_symbolizer *symbolizer);
 
 /*
  Reads what was written since the last call. Returns the number of functions that were loaded or moved, or -1 after an error
- (see jitinject_error()); what was read before stays usable.
+ (see jitinject_error()); what was read before stays usable. It is an error if the mappings of a process cannot be read and no
+ jitdump of it is open; if one is open, it is read without them.
 
  # Safety
 

@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
+use errno::{Errno, set_errno};
 use jitdump::symbolize::{Function, Jitdump, Process};
-use jitdump::{Address, Error, Time};
+use jitdump::{Address, Error, ErrorKind, Time};
 
 /// The functions of a process or of a file.
 pub struct Symbolizer {
@@ -90,7 +91,15 @@ fn keep_optional(strings: &mut Vec<CString>, text: Option<Vec<u8>>) -> *const c_
     text.map_or(ptr::null(), |text| keep(strings, text))
 }
 
-/// Opens a jitdump, which may still be written. Returns NULL if the file cannot be opened. Nothing is read before
+/// Returns NULL, and sets `errno` to the reason.
+fn refused(reason: Option<i32>) -> *mut Symbolizer {
+    /// Of what the system does not refuse: NULL in place of a path, or a file that is not a regular one.
+    const EINVAL: i32 = 22;
+    set_errno(Errno(reason.unwrap_or(EINVAL)));
+    ptr::null_mut()
+}
+
+/// Opens a jitdump, which may still be written. Returns NULL, and sets errno, if the file cannot be opened. Nothing is read before
 /// jitinject_update().
 ///
 /// # Safety
@@ -99,13 +108,20 @@ fn keep_optional(strings: &mut Vec<CString>, text: Option<Vec<u8>>) -> *const c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn jitinject_open_file(path: *const c_char) -> *mut Symbolizer {
     if path.is_null() {
-        return ptr::null_mut();
+        return refused(None);
     }
     // SAFETY: it is a string, as the caller promises.
     let path = unsafe { CStr::from_ptr(path) };
     match Jitdump::open(Path::new(OsStr::from_bytes(path.to_bytes()))) {
         Ok(dump) => Symbolizer::into_raw(Source::File(Box::new(dump))),
-        Err(_) => ptr::null_mut(),
+        Err(error) => {
+            let reason = match error.kind() {
+                ErrorKind::Unreadable(cause) => cause.raw_os_error(),
+                _ => None,
+            };
+            drop(error);
+            refused(reason)
+        }
     }
 }
 
@@ -130,7 +146,8 @@ pub unsafe extern "C" fn jitinject_close(symbolizer: *mut Symbolizer) {
 }
 
 /// Reads what was written since the last call. Returns the number of functions that were loaded or moved, or -1 after an error
-/// (see jitinject_error()); what was read before stays usable.
+/// (see jitinject_error()); what was read before stays usable. It is an error if the mappings of a process cannot be read and no
+/// jitdump of it is open; if one is open, it is read without them.
 ///
 /// # Safety
 ///

@@ -143,12 +143,21 @@ fn the_c_example_answers_for_files_and_processes() {
     drop(mapper.stdin.take());
     assert!(mapper.wait().unwrap().success());
 
-    let other = run(&program, &[source.to_str().unwrap(), "1"]);
-    let message = String::from_utf8(other.stderr).unwrap();
-    assert!(
-        message.starts_with("error: ") && message.contains("mapper.c"),
-        "{message}"
-    );
+    // Not a jitdump, no file, not a regular one, and a process that no Linux has.
+    for (given, reason) in [
+        (source.to_str().unwrap(), "mapper.c: not a jitdump"),
+        ("/nowhere/jit-1.dump", "No such file or directory"),
+        ("/dev/null", "Invalid argument"),
+        ("8388608", "/proc/8388608/maps: cannot be read"),
+    ] {
+        let refused = run(&program, &[given, "1"]);
+        assert_eq!(refused.status.code(), Some(1));
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            message.starts_with("error: ") && message.contains(reason),
+            "{message}"
+        );
+    }
 }
 
 /// The header in the repository has every function and no other.

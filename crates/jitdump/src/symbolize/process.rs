@@ -55,12 +55,18 @@ impl Process {
     /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
     /// found. A call that closes some fails. Of more than 1,024 that are new, the next call opens the others.
     ///
-    /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
-    /// file cannot be opened or read, or is not a jitdump, once for each such file as long as it is mapped: of several, the next
+    /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read; without one, the call fails.
+    /// Fails if a mapped file cannot be opened or read, or is not a jitdump, once for each such file as long as it is mapped: of several, the next
     /// call fails for the next one. A call that fails also reads the other open jitdumps.
     pub fn update(&mut self) -> Result<usize, Error> {
         let mut failed = None;
-        let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let path = format!("/proc/{}/maps", self.pid);
+        let maps = match kernel::read(&path) {
+            Ok(maps) => maps,
+            // Whoever waits for functions would wait forever.
+            Err(cause) if self.dumps.is_empty() => return Err(Error::unreadable(Path::new(&path), cause)),
+            Err(_) => Vec::new(),
+        };
         let mapped: HashSet<FileId> = markers(&maps).map(|marker| id_of(&marker)).collect();
         let is_open = |inode: u64| self.dumps.iter().any(|dump| dump.file_id().1 == inode);
         self.seen.retain(|file| mapped.contains(file) || is_open(file.1));
@@ -168,6 +174,21 @@ mod tests {
             7f04-7f05 r-xp 00000000 08:01 79      /usr/bin/node\n7f06-7f07 rw-p 00000000 00:00 0 \nend\n";
         let found: Vec<u64> = markers(maps).map(|marker| marker.inode).collect();
         assert_eq!(found, [77, 78]);
+    }
+
+    #[test]
+    fn mappings_that_cannot_be_read_are_an_error_unless_a_jitdump_is_open() {
+        // The largest process ID of Linux is 2^22.
+        let mut process = Process::new(1 << 23);
+        for _ in 0..2 {
+            let error = process.update().unwrap_err();
+            assert_eq!(error.path(), Some(Path::new("/proc/8388608/maps")));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jit-1.dump");
+        std::fs::write(&path, "").unwrap();
+        assert!(process.add(Jitdump::open(&path).unwrap()).is_none());
+        assert_eq!(process.update().unwrap(), 0);
     }
 
     #[test]
