@@ -15,7 +15,7 @@
 #define JITINJECT_NOW (UINT64_MAX - 1)
 
 /*
- The functions of a process or of a file.
+ The functions of a process or of a file. One thread at a time may use it.
  */
 typedef struct jitinject_symbolizer jitinject_symbolizer;
 

@@ -1,7 +1,6 @@
 //! C interface: which function, line and inlined calls are at an address at a time.
 //!
-//! `include/jitinject.h` is made from this file. No function panics, whatever a jitdump contains. A symbolizer may be used by one
-//! thread at a time.
+//! `include/jitinject.h` is made from this file. No function panics, whatever a jitdump contains.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +11,7 @@ use errno::{Errno, set_errno};
 use jitdump::symbolize::{Function, Jitdump, Process};
 use jitdump::{Address, Error, ErrorKind, Time};
 
-/// The functions of a process or of a file.
+/// The functions of a process or of a file. One thread at a time may use it.
 pub struct Symbolizer {
     source: Source,
     error: CString,

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+/// Name by which programs look for the library.
+const SONAME: &str = "libjitinject_c.so.1";
+
 /// A program that maps its argument as runtimes map their jitdumps, prints its PID, and waits for the end of its input.
 const MAPPER: &str = r#"
 #include <fcntl.h>
@@ -61,6 +64,9 @@ fn library_folder() -> &'static Path {
         ]);
         cargo.arg(folder.parent().unwrap()).current_dir(package());
         assert!(cargo.status().unwrap().success(), "{cargo:?}");
+        // As a package has it.
+        let _ = std::fs::remove_file(folder.join(SONAME));
+        std::os::unix::fs::symlink("libjitinject_c.so", folder.join(SONAME)).unwrap();
         folder.to_owned()
     })
 }
@@ -105,6 +111,12 @@ fn the_c_example_answers_for_files_and_processes() {
         &package().join("examples/symbolize.c"),
         &program,
         &[&include, &library, "-ljitinject_c"],
+    );
+    let needed = format!("\0{SONAME}\0").into_bytes();
+    let linked = std::fs::read(&program).unwrap();
+    assert!(
+        linked.windows(needed.len()).any(|bytes| bytes == needed),
+        "another major version may be installed beside it"
     );
     let dump = package().join("../testdata/node20/jit-11682.dump");
     let (address, name) = function(&std::fs::read(&dump).unwrap(), "JS:*");
