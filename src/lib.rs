@@ -52,6 +52,7 @@ mod traces;
 // Shared with the crate jitdump.
 use jitdump::internals::{bytes, collections, units};
 
+pub use elf::dwarf::Version as DwarfVersion;
 pub use frames::source_files::{SourceMapOptions, SourceOptions};
 pub use frames::unwind::{KeptStacks, UnwindOptions};
 pub use inject::{InjectOptions, Layout, LineOptions, Tiers, inject};
@@ -59,8 +60,8 @@ pub use load::{InputKind, LoadOptions, MonoEvent, Progress, SamplingOptions, Tra
 pub use results::diagnostics::{Diagnostic, Issue, Severity};
 pub use results::name_style::NameStyle;
 pub use results::summary::{
-    CacheSummary, CodeFileSummary, FunctionSummary, PerfMapSummary, SampleSummary, Summary, SymbolSummary,
-    TierSummary, TraceSummary, UnwindSummary,
+    CacheSummary, CodeFileSummary, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
+    SymbolSummary, TierSummary, TraceSummary, Unnamed, UnwindSummary,
 };
 
 /// For the program, tests, fuzz targets and benchmarks. It changes in any version.

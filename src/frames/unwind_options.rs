@@ -6,7 +6,7 @@ use crate::results::summary::UnwindSummary;
 pub use crate::perf::attr::KeptStacks;
 
 /// Options of unwinding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnwindOptions {
     /// What samples keep.
     pub kept: KeptStacks,

@@ -18,6 +18,7 @@ pub struct InjectOptions {
     pub output: PathBuf,
     /// A folder that is open already: outputs directly in it, by its path, are written through its descriptor, whatever is at
     /// the path by then.
+    #[doc(hidden)]
     pub folder: Option<Folder>,
     /// Compression level of the records in the output (1 to 22); `None` leaves them uncompressed.
     pub compression: Option<i32>,

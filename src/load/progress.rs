@@ -3,6 +3,7 @@
 /// Receiver of progress reports.
 pub trait Progress {
     /// Reports that all input from a pipe has been read: an interrupt no longer has to wait for the program that writes it.
+    #[doc(hidden)]
     fn input_ended(&mut self) {}
     /// Reports the start of a step with `total` units of work.
     fn start(&mut self, what: &'static str, total: u64);

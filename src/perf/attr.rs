@@ -331,9 +331,10 @@ pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
 }
 
 /// What samples with unwound stacks keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum KeptStacks {
     /// Neither registers nor stacks.
+    #[default]
     Nothing,
     /// Both.
     Stacks,

@@ -15,7 +15,8 @@ use crate::results::summary::profile::ProfileSummary;
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 3;
 
-/// Summary of a run.
+/// Summary of a run. In JSON, it also has the types of its files, and all samples by function if a summary is
+/// [written](crate::inject::InjectOptions::summary).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -49,6 +50,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
     /// All samples by function. Present if a summary is [written](crate::inject::InjectOptions::summary).
+    #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileSummary>,
     /// Warnings and notes, in the order in which the input was read.
@@ -72,6 +74,7 @@ pub struct CacheSummary {
 #[non_exhaustive]
 pub struct CodeFileSummary {
     /// Type of the file.
+    #[doc(hidden)]
     pub kind: FileKind,
     /// Path of the file.
     pub path: String,

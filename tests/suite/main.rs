@@ -55,6 +55,7 @@ mod formats;
 mod hostile_files;
 mod house;
 mod instructions;
+mod interface;
 mod kept_sources;
 mod kernel;
 mod many_functions;

@@ -75,7 +75,7 @@ pub use collections::tally::{FaultCount, Tally};
 pub use error::{Error, ErrorKind};
 pub use event::{Change, CodeEvent, RuntimeTime};
 pub use fault::Fault;
-pub use format::{Dump, Function, FunctionSources, Header, Index};
+pub use format::{Dump, Function, FunctionSources, Header, Index, Placement, Unwinding};
 pub use machine::Machine;
 pub use perf_map::{PerfMap, PerfMapSymbol};
 pub use units::{Address, AddressRange, Time};

@@ -156,6 +156,7 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns how to interpret the entries of DEBUG_INFO records.
+    #[doc(hidden)]
     pub fn quirks(&self) -> DebugInfoQuirks {
         self.index.quirks
     }

@@ -35,3 +35,4 @@ pub use header::Header;
 pub use load::Load;
 pub use moves::Move;
 pub use record::{Contents, Records};
+pub use unwinding::{Placement, Unwinding};

@@ -62,6 +62,7 @@ impl<'a> Unwinding<'a> {
     /// node20, cpython313). The content shows which one it is.
     ///
     /// Quirk: for code without unwinding tables, V8 writes only a header (capture node20).
+    #[doc(hidden)]
     pub fn parse(content: &'a [u8], endian: ByteOrder) -> Result<Option<Self>, UnknownLayout> {
         let mut reader = Reader::new(content, endian);
         // The mapped size is not needed: the data is used wherever it was mapped.

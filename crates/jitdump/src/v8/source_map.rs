@@ -4,6 +4,7 @@
 //! another file by URL are skipped: the standard has dropped them, and nothing is fetched.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -51,6 +52,14 @@ impl MapError {
         }
     }
 }
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for MapError {}
 
 /// An original file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
