@@ -29,8 +29,9 @@
 //!
 //! # Versions
 //!
-//! From 1.0 on, the interface changes only in major versions. [`Issue`] may grow in any version. The minimum supported Rust
-//! version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
+//! From 1.0 on, the interface changes only in major versions. [`Issue`] may grow in any version, options in minor versions: write
+//! `..Default::default()` where you make a struct of options. The minimum supported Rust version is `rust-version` in
+//! `Cargo.toml`; raising it takes a minor version.
 
 // Tests read and write files of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -29,11 +29,8 @@ pub fn run(input: &[u8]) {
         return;
     };
     let mapped = MappedScript::new(map, b"/app");
-    let (mut maps, mut scripts) = (SourceMaps::default(), Scripts::default());
-    maps.insert(b"a.js", &mapped);
-    if let Some(script) = &script {
-        scripts.insert(b"a.js", script);
-    }
+    let maps: SourceMaps<'_> = [(&b"a.js"[..], &mapped)].into_iter().collect();
+    let scripts: Scripts<'_> = script.iter().map(|script| (&b"a.js"[..], script)).collect();
     let rows = (0..64u32).map(|number| LineRow {
         offset: number,
         file: Some(0),

@@ -51,6 +51,7 @@ use strings::StringTable;
 
 /// DWARF version to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Version {
     /// DWARF 4, which all current tools read.
     #[default]

@@ -64,6 +64,7 @@ impl InjectOptions {
 
 /// How functions are grouped into objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Layout {
     /// One function per object if they are few, otherwise as many as possible.
     #[default]
@@ -76,6 +77,7 @@ pub enum Layout {
 
 /// Where to record the compiler that made a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Tiers {
     /// Nowhere.
     #[default]

@@ -62,6 +62,7 @@ pub(crate) struct NeededFunctions {
 
 /// Type of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum InputKind {
     /// Profile.
     Profile,

@@ -332,6 +332,7 @@ pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
 
 /// What samples with unwound stacks keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum KeptStacks {
     /// Neither registers nor stacks.
     #[default]

@@ -15,6 +15,7 @@ use crate::results::encoded_names::decoded;
 
 /// Form of the names of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum NameStyle {
     /// As the runtime wrote them.
     #[default]

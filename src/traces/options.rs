@@ -28,6 +28,7 @@ pub struct TraceOptions {
 
 /// A kind of log event that can be converted, as selected on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum MonoEvent {
     /// Objects that were allocated.
     Allocations,
@@ -49,6 +50,7 @@ pub enum MonoEvent {
 
 /// A kind of record that can be converted, as selected on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum XrayEvent {
     /// Calls, and the time between them.
     Calls,

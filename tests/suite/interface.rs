@@ -4,9 +4,14 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
+use jitdump::v8::Script;
 use jitdump::v8::source_map::SourceMap;
+use jitdump::v8::v8_inlining::Scripts;
 use jitdump::{Dump, Machine, Placement, Unwinding};
-use jitinject::{DwarfVersion, InjectOptions, StackSummary, Unnamed, UnwindOptions, inject};
+use jitinject::{
+    DwarfVersion, InjectOptions, LineOptions, LoadOptions, SamplingOptions, SourceMapOptions, SourceOptions,
+    StackSummary, TraceOptions, Unnamed, UnwindOptions, inject,
+};
 use object::{Object, ObjectSection};
 
 use crate::support::{capture, objects_of, scratch};
@@ -56,4 +61,22 @@ fn dwarf_5_can_be_asked_for_and_counts_can_be_passed_on() {
         units.is_some_and(|units| units.data().unwrap()[4..6] == [5, 0])
     };
     assert!(objects_of(&options.output).iter().any(is_dwarf_5));
+}
+
+/// Of `object` and of `foldhash`, of which others may have another version.
+#[test]
+fn no_types_of_other_crates_are_needed() {
+    assert_eq!(Machine::X86_64.id(), 62);
+    let script = Script::scan(&b"function f() {}"[..]).unwrap();
+    let scripts: Scripts<'_> = [(&b"a.js"[..], &script)].into_iter().collect();
+    assert!(!scripts.is_empty() && scripts.get(b"a.js").is_some() && scripts.get(b"b.js").is_none());
+}
+
+/// Whoever makes them with `..Default::default()` need not know which options a later version has.
+#[test]
+fn all_options_have_defaults() {
+    fn has_default<T: Default>() {}
+    has_default::<(InjectOptions, LineOptions, UnwindOptions)>();
+    has_default::<(LoadOptions, TraceOptions, SamplingOptions)>();
+    has_default::<(SourceOptions, SourceMapOptions)>();
 }

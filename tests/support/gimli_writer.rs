@@ -23,8 +23,8 @@ pub fn encode(
     let encoding = Encoding {
         format: Format::Dwarf32,
         version: match settings.version {
-            Version::Four => 4,
             Version::Five => 5,
+            _ => 4,
         },
         address_size: settings.machine.address_size() as u8,
     };

@@ -47,7 +47,7 @@
 //!
 //! # Versions
 //!
-//! From 1.0 on, the interface changes only in major versions. [`Fault`] and [`ErrorKind`] may grow in any version. The
+//! From 1.0 on, the interface changes only in major versions. Enums of errors and faults may grow in any version. The
 //! minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
 // Tests read and write files of their own.

@@ -17,7 +17,8 @@ use crate::bytes::ByteOrder;
 /// A machine architecture, as described by an ELF header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// ELF machine ID (`e_machine`).
+    /// ELF machine ID (`e_machine`), for the crate `object` as used here.
+    #[doc(hidden)]
     pub id: elf::Machine,
     /// Whether addresses have 64 bits.
     pub is_64: bool,
@@ -80,6 +81,11 @@ impl Machine {
             is_64,
             endian: ByteOrder::Little,
         }
+    }
+
+    /// Returns the ELF machine ID (`e_machine`).
+    pub fn id(&self) -> u16 {
+        self.id.0
     }
 
     /// Creates a machine from an ELF machine ID. If the ID leaves the class open, the machine is 64-bit.
@@ -255,6 +261,7 @@ mod tests {
     #[test]
     fn this_machine_is_known() {
         let host = Machine::host();
+        assert_eq!(Machine::new(host.id().into(), host.endian), host);
         assert_eq!(host.is_64, cfg!(target_pointer_width = "64"));
         assert_eq!(host.id == elf::EM_X86_64, cfg!(target_arch = "x86_64"));
     }

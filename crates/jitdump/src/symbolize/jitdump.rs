@@ -36,6 +36,7 @@ struct Read {
 
 /// A function at an address range, from a time on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub struct Function {
     /// Index of the function in the file, from 0. A function that was moved keeps it.
     pub number: u32,
@@ -47,6 +48,7 @@ pub struct Function {
 
 /// A function's name and tier.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Symbol {
     /// Name as the runtime wrote it. It may contain any bytes; [`printable`](crate::bytes::printable) is for terminals.
     pub name: Vec<u8>,
@@ -56,6 +58,7 @@ pub struct Symbol {
 
 /// A function or an inlined call at an address.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Frame {
     /// Name of the function; of an inlined one, possibly empty.
     pub function: Vec<u8>,

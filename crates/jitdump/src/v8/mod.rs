@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod brackets;
+mod by_path;
 mod common_callers;
 mod functions;
 mod inlined_calls;
@@ -23,5 +24,6 @@ mod text;
 mod types;
 pub mod v8_inlining;
 
+pub use by_path::ByPath;
 pub use functions::{NamedCall, Script, ScriptFunction};
 pub use text::{Text, TextPosition};

@@ -6,6 +6,7 @@ use crate::bytes::rsplit_once;
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, SourceFile, SourceFunction};
 use crate::files::walk::MAX_PATH;
+use crate::v8::by_path::ByPath;
 use crate::v8::functions::{FunctionCalls, Script};
 use crate::v8::source_map::{Original, SourceMap};
 use crate::v8::text::{Text, TextPosition};
@@ -36,7 +37,7 @@ struct NeededSource {
 }
 
 /// The maps of scripts, by the path of the script.
-pub type SourceMaps<'s> = HashMap<&'s [u8], &'s MappedScript>;
+pub type SourceMaps<'s> = ByPath<'s, MappedScript>;
 
 /// Where a function is in its original file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -215,8 +216,8 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         .files
         .iter()
         .map(|file| {
-            let map = maps.get(&file.path[..]).copied()?;
-            Some((map, scripts.get(&file.path[..]).copied()))
+            let map = maps.get(&file.path)?;
+            Some((map, scripts.get(&file.path)))
         })
         .collect();
     if of_files.iter().all(Option::is_none) {

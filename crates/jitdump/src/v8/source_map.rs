@@ -24,6 +24,7 @@ const MAX_PATHS: usize = 64 << 20;
 
 /// Why a map cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum MapError {
     /// It is not a JSON object with the members of a source map.
     Syntax,

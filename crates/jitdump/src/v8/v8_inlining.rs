@@ -16,6 +16,7 @@ use std::cell::RefCell;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::debug_info::DebugInfo;
+use crate::v8::by_path::ByPath;
 use crate::v8::functions::{FunctionCalls, Script};
 use crate::v8::inlined_calls::InlinedFunctions;
 use crate::v8::known_functions::KnownFunctions;
@@ -25,7 +26,7 @@ use crate::v8::text::TextPosition;
 const MAX_CANDIDATES: usize = 64;
 
 /// The scripts whose text is available, by path.
-pub type Scripts<'s> = HashMap<&'s [u8], &'s Script<'s>>;
+pub type Scripts<'s> = ByPath<'s, Script<'s>>;
 
 /// What is known of the functions of a process.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +135,7 @@ impl<'a> InliningEvidence<'_, 'a> {
             .map(|known| self.candidate(known.path, known.start))
             .collect();
         // A text that is evaluated under several names has the same functions in each.
-        if !self.scripts.contains_key(own.path) {
+        if self.scripts.get(own.path).is_none() {
             let near = all.iter().filter(|function| function.path == own.path);
             let near: HashSet<TextPosition> = near.map(|function| function.start).collect();
             all.retain(|function| function.path == own.path || !near.contains(&function.start));
@@ -152,7 +153,7 @@ impl<'a> InliningEvidence<'_, 'a> {
     fn has_extent(&self, function: InliningCandidate<'a>) -> bool {
         let known = self.functions.starting_at(function.path, function.start);
         let script = self.scripts.get(function.path);
-        let in_script = |script: &&Script<'_>| script.function_that_starts_at(function.start).is_some();
+        let in_script = |script: &Script<'_>| script.function_that_starts_at(function.start).is_some();
         known.is_some_and(|known| known.has_positions()) || script.is_some_and(in_script)
     }
 
@@ -178,7 +179,7 @@ impl<'a> InliningEvidence<'_, 'a> {
 
     /// Returns the calls in the text of a function, if it is available.
     pub(super) fn calls(&self, caller: InliningCandidate<'a>) -> Option<FunctionCalls<'a>> {
-        let script = self.scripts.get(caller.path).copied()?;
+        let script = self.scripts.get(caller.path)?;
         Some(script.calls_of(script.function_that_starts_at(caller.start)?))
     }
 }
@@ -253,7 +254,7 @@ impl<'a> InliningSearch<'_, 'a> {
     /// its name, or have several positions that no other function has: some position of any large program is in many files.
     fn is_acceptable(&self, function: &InliningCandidate<'a>, is_alone: bool) -> bool {
         let is_near = || {
-            let has_calls = self.evidence.scripts.contains_key(self.own.path);
+            let has_calls = self.evidence.scripts.get(self.own.path).is_some();
             function.path == self.own.path
                 || !has_calls
                 || self.coverage.get(function).is_some_and(|&count| count > 1)
@@ -315,11 +316,8 @@ impl<'a> InliningSearch<'_, 'a> {
 
     /// Returns the functions in other scripts that have a position.
     fn in_other_scripts(&self, position: TextPosition) -> Vec<InliningCandidate<'a>> {
-        let others = self
-            .evidence
-            .scripts
-            .keys()
-            .filter(|&&path| path != self.own.path);
+        let paths = self.evidence.scripts.paths();
+        let others = paths.filter(|&path| path != self.own.path);
         let found = others.filter_map(|path| self.evidence.candidate_at(path, position));
         let mut found: Vec<_> = found.collect();
         found.sort_unstable();

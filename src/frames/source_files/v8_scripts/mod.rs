@@ -236,11 +236,11 @@ impl<'a> ScriptsByPath<'a> {
             return None;
         }
         let locations = names::source_locations(name);
-        let mapped = |location: &&SourceLocation<'a>| self.maps.contains_key(location.path);
+        let mapped = |location: &&SourceLocation<'a>| self.maps.get(location.path).is_some();
         let location = locations.iter().find(mapped)?;
         let own_name = names::v8_function_name(name, location)?;
         let start = start_of(location);
-        let script = self.scripts.get(location.path).copied();
+        let script = self.scripts.get(location.path);
         let original = self.maps.get(location.path)?.function(script, start)?;
         // V8 names a function `name path:line:column`; prefix and tier are before the name.
         let head = memchr::memmem::rfind(name, location.path)?;
