@@ -206,8 +206,8 @@ impl<'a> Records<'a> {
         (self.position, self.last_time)
     }
 
-    /// Takes the next record without a look at what follows it; `None` if it is not whole, or if its content does not
-    /// show that its size is right.
+    /// Takes the next record by its own content; `None` if it is not whole, if that does not show that its size is right, or if
+    /// what follows it is there already and does not start like a record.
     fn next_by_itself(&mut self) -> Option<Record<'a>> {
         let at = self.position;
         let prefix = self.prefix(at)?;
@@ -218,7 +218,15 @@ impl<'a> Records<'a> {
         if has_room_for_others || !self.is_plausible_time(record.time) || !is_valid(&record, self.endian) {
             return None;
         }
-        self.position = at.checked_add(prefix.size)?;
+        let end = at.checked_add(prefix.size)?;
+        let is_no_record = |next: Prefix| {
+            let is_near = next.time.abs_diff(record.time) < MAX_TIME_DIFFERENCE;
+            RecordType::of(next.kind).is_none() || next.size < PREFIX_SIZE || !is_near
+        };
+        if self.prefix(end).is_some_and(is_no_record) {
+            return None;
+        }
+        self.position = end;
         self.last_time = Some(record.time);
         Some(record)
     }

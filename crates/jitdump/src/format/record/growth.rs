@@ -18,7 +18,7 @@ const MAX_UNFINISHED: usize = 1 << 20;
 /// How far a walk has come.
 ///
 /// Bytes at the end of the file may be the first part of a record. They stay unread until the rest is there, or, if
-/// they are many or no record starts with them, until three valid records follow them. Bytes are then damage, as in
+/// they are many, no record starts with them, or none follows them, until three valid records do. Bytes are then damage, as in
 /// [`Records`]. The end is read again only after it has grown by half, so the walk takes linear time however often it
 /// goes on.
 #[derive(Clone, Debug)]
@@ -97,8 +97,9 @@ impl Growth {
             }
             let next_end = self.records(&buffer, end, endian).next_end();
             let is_there = is_complete || next_end.is_some_and(|end| end <= size);
-            // No record starts with such bytes, so they need not wait for the rest of one.
-            let may_be_damage = left > MAX_UNFINISHED || next_end.is_none() && left >= PREFIX_SIZE;
+            // No record starts with such bytes, or the whole record is there and what follows it is none: they need not wait.
+            let has_next = |end| size.saturating_sub(end) >= PREFIX_SIZE;
+            let may_be_damage = left > MAX_UNFINISHED || next_end.map_or(left >= PREFIX_SIZE, has_next);
             if !has_all && (is_there || may_be_damage) {
                 window_size = window_size.saturating_mul(8).max(WINDOW_SIZE);
                 continue;
@@ -152,6 +153,12 @@ impl Growth {
         let Some(step) = step.filter(|_| position < size) else {
             return false;
         };
+        // What seems to end where the file ends now may go on in another way.
+        let later = ContentWindow::new(rest, self.position, usize::MAX);
+        let after = Records::in_window(later, position, endian, last_time);
+        if !matches!(step, Step::Record(_)) && !after.starts_run(position, false) {
+            return false;
+        }
         visit(step);
         (self.position, self.last_time) = (position, last_time);
         true
@@ -186,5 +193,24 @@ mod tests {
             while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
             assert_eq!(times, expected, "{size}");
         }
+    }
+
+    /// Bytes of a LOAD record are lost, so its size reaches into the record after it.
+    #[test]
+    fn a_record_that_none_follows_is_damage_as_in_the_finished_file() {
+        let mut short = record(0, 2, 48);
+        short.truncate(56);
+        let file = [close(1), short, close(3), close(4), close(5)].concat();
+        let mut growth = Growth::new(0);
+        let mut times = Vec::new();
+        for (size, expected) in [(file.len() - 16, &[1][..]), (file.len(), &[1, 3, 4, 5])] {
+            let part = Distant(file[..size].to_vec());
+            let mut visit = |step: Step<'_>| times.extend(step.record().map(|record| record.time));
+            while growth.advance(&part, ByteOrder::Little, false, &mut visit) {}
+            assert_eq!(times, expected, "{size}");
+        }
+        let finished = Records::new(&file, 0, ByteOrder::Little);
+        let finished = finished.filter_map(|step| Some(step.record()?.time));
+        assert_eq!(finished.collect::<Vec<_>>(), times);
     }
 }
