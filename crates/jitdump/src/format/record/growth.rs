@@ -44,8 +44,8 @@ impl Growth {
         self.position as u64
     }
 
-    /// Calls `visit` with the records since the last call, of at most some megabytes of the file, and returns whether
-    /// there are more. If the file `is_complete`, an unfinished record at its end is reported.
+    /// Calls `visit` with the records since the last call, of at most some megabytes of the file unless it is damaged, and returns
+    /// whether there are more. If the file `is_complete`, an unfinished record at its end is reported.
     pub fn advance(
         &mut self,
         file: &dyn RandomAccess,
@@ -58,44 +58,51 @@ impl Growth {
         let end = if is_complete { size } else { usize::MAX };
         let first = self.position;
         let mut window_size = FIRST_WINDOW_SIZE;
-        let mut buffer = Vec::new();
+        let (mut buffer, mut buffer_start) = (Vec::new(), 0);
+        // Once the buffer has all that is left, it is not read again, however often there is damage in it.
+        let mut has_all = false;
         while self.position < size {
             let (start, left) = (self.position, size.saturating_sub(self.position));
-            let wanted = window_size.min(left);
-            buffer.resize(wanted, 0);
-            let read = file.read(start as u64, &mut buffer);
-            if read < wanted {
-                // The file has become shorter, or cannot be read.
-                return false;
+            if !has_all {
+                let wanted = window_size.min(left);
+                buffer.resize(wanted, 0);
+                buffer_start = start;
+                if file.read(start as u64, &mut buffer) < wanted {
+                    // The file has become shorter, or cannot be read.
+                    return false;
+                }
+                has_all = wanted == left;
             }
-            if self.walk(&buffer, end, endian, visit).is_break() {
+            let window = buffer
+                .get(start.saturating_sub(buffer_start)..)
+                .unwrap_or_default();
+            if self.walk(window, end, endian, visit).is_break() {
                 self.position = size;
                 return false;
             }
-            let has_all = wanted == left;
             if has_all && !is_complete {
                 // What follows the last records is not written yet, so they are judged by their own content.
                 let done = self.position.saturating_sub(start);
-                let mut records = self.records(buffer.get(done..).unwrap_or_default(), end, endian);
+                let mut records = self.records(window.get(done..).unwrap_or_default(), end, endian);
                 while let Some(record) = records.next_by_itself() {
                     visit(Step::Record(record));
                     (self.position, self.last_time) = records.state();
                 }
             }
             if self.position > start {
-                if window_size > FIRST_WINDOW_SIZE {
+                if window_size > FIRST_WINDOW_SIZE && !has_all {
                     return true;
                 }
                 window_size = WINDOW_SIZE;
                 continue;
             }
-            if first < start {
+            if first < start && !has_all {
                 return true;
             }
             if size < self.retry_at && !is_complete {
                 return false;
             }
-            let next_end = self.records(&buffer, end, endian).next_end();
+            let next_end = self.records(window, end, endian).next_end();
             let is_there = is_complete || next_end.is_some_and(|end| end <= size);
             // No record starts with such bytes, or the whole record is there and what follows it is none: they need not wait.
             let has_next = |end| size.saturating_sub(end) >= PREFIX_SIZE;
@@ -104,8 +111,8 @@ impl Growth {
                 window_size = window_size.saturating_mul(8).max(WINDOW_SIZE);
                 continue;
             }
-            if has_all && may_be_damage && self.skip_damage(&buffer, size, endian, visit) {
-                return true;
+            if has_all && may_be_damage && self.skip_damage(window, size, endian, visit) {
+                continue;
             }
             if left > FIRST_WINDOW_SIZE {
                 let later = size.saturating_add(left / 2);
@@ -172,8 +179,29 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::format::record::contents::tests::{Distant, record};
+
+    /// A file, and the number of bytes that were read of it.
+    #[derive(Debug)]
+    struct Counted(Distant, AtomicUsize);
+
+    impl RandomAccess for Counted {
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+            self.1.fetch_add(into.len(), Ordering::Relaxed);
+            self.0.read(offset, into)
+        }
+
+        fn get(&self, _: u64, _: usize) -> Option<&[u8]> {
+            None
+        }
+    }
 
     fn close(time: u64) -> Vec<u8> {
         record(3, time, 0)
@@ -193,6 +221,21 @@ mod tests {
             while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
             assert_eq!(times, expected, "{size}");
         }
+    }
+
+    #[test]
+    fn a_file_is_not_read_again_for_each_damage() {
+        let part = |time: u64| [close(time), close(time), close(time), vec![0xab; 40]].concat();
+        let content: Vec<u8> = (1..=2000).flat_map(part).collect();
+        let size = content.len();
+        let file = Counted(Distant(content), AtomicUsize::new(0));
+        let mut growth = Growth::new(0);
+        let mut records = 0;
+        let mut visit = |step: Step<'_>| records += usize::from(step.record().is_some());
+        while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
+        assert_eq!(records, 6000);
+        let read = file.1.into_inner();
+        assert!(read < 2 * size, "{read} of {size}");
     }
 
     /// Bytes of a LOAD record are lost, so its size reaches into the record after it.
