@@ -98,8 +98,8 @@ fn refused(reason: Option<i32>) -> *mut Symbolizer {
     ptr::null_mut()
 }
 
-/// Opens a jitdump, which may still be written. Returns NULL, and sets errno, if the file cannot be opened. Nothing is read before
-/// jitinject_update().
+/// Opens a jitdump, which may still be written. Returns NULL, and sets errno, if the file cannot be opened. Nothing is read
+/// before jitinject_update().
 ///
 /// # Safety
 ///
@@ -242,8 +242,8 @@ pub unsafe extern "C" fn jitinject_find(
 }
 
 /// Finds the source line and the inlined calls at an address at a time: inlined calls first, the function itself last. Writes up to
-/// `capacity` of them to `frames`, and returns how many there are, 0 without a function. In V8's optimized code, a line may be that
-/// of an inlined function, which is not named.
+/// `capacity` of them to `frames`, and returns how many there are, 0 without a function. In V8's optimized code, a line may be
+/// that of an inlined function, which is not named.
 ///
 /// # Safety
 ///

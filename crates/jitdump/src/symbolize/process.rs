@@ -55,9 +55,9 @@ impl Process {
     /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
     /// found. A call that closes some fails. Of more than 1,024 that are new, the next call opens the others.
     ///
-    /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read; without one, the call fails.
-    /// Fails if a mapped file cannot be opened or read, or is not a jitdump, once for each such file as long as it is mapped: of several, the next
-    /// call fails for the next one. A call that fails also reads the other open jitdumps.
+    /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read; without one, the call
+    /// fails. Fails if a mapped file cannot be opened or read, or is not a jitdump, once for each such file as long as it is
+    /// mapped: of several, the next call fails for the next one. A call that fails also reads the other open jitdumps.
     pub fn update(&mut self) -> Result<usize, Error> {
         let mut failed = None;
         let path = format!("/proc/{}/maps", self.pid);

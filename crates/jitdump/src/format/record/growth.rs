@@ -44,8 +44,8 @@ impl Growth {
         self.position as u64
     }
 
-    /// Calls `visit` with the records since the last call, of at most some megabytes of the file unless it is damaged, and returns
-    /// whether there are more. If the file `is_complete`, an unfinished record at its end is reported.
+    /// Calls `visit` with the records since the last call, of at most some megabytes of the file unless it is damaged, and
+    /// returns whether there are more. If the file `is_complete`, an unfinished record at its end is reported.
     pub fn advance(
         &mut self,
         file: &dyn RandomAccess,
