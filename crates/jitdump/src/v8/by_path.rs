@@ -17,6 +17,12 @@ impl<'s, T> ByPath<'s, T> {
         self.0.is_empty()
     }
 
+    /// Iterates over the paths and values, in any order.
+    #[doc(hidden)]
+    pub fn iter(&self) -> impl Iterator<Item = (&'s [u8], &'s T)> {
+        self.0.iter().map(|(&path, &value)| (path, value))
+    }
+
     /// Iterates over the paths, in any order.
     pub(super) fn paths(&self) -> impl Iterator<Item = &'s [u8]> {
         self.0.keys().copied()

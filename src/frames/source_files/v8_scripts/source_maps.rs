@@ -83,7 +83,7 @@ impl SourceMapFiles {
         if options.source_maps.is_off {
             return all;
         }
-        let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
+        let mut by_path: Vec<(&[u8], _)> = scripts.by_path().iter().collect();
         by_path.sort_unstable_by_key(|&(path, _)| path);
         let mut of_name: HashMap<&[u8], u32> = HashMap::default();
         for (path, _) in &by_path {
