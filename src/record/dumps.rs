@@ -26,9 +26,13 @@ use crate::files::kernel;
 use crate::files::search::folder_of;
 use crate::files::{Folder, NameInFolder, OpenFile};
 use crate::load::MappingTimes;
-use crate::load::running_processes::{OpenFiles, SLACK, start_of};
+use crate::load::running_processes::{OpenFiles, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
+
+/// What to do about a jitdump that may be somebody else's.
+const COPY_TO_DUMPS: &str =
+    "If the program wrote it, copy it to dumps/ in the directory of the recording, which keeps its names.";
 
 /// A file of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -245,7 +249,7 @@ impl Collection<'_> {
         if !self.is_new(file) {
             return None;
         }
-        if !self.has_user(file, marker.pid) {
+        if !self.has_user(file, marker.pid) && !self.is_from_before(file, marker) {
             return Some(Err(of_other_user(&path)));
         }
         let name = path.file_name()?;
@@ -258,45 +262,30 @@ impl Collection<'_> {
         Some(Ok(self.collected(of, &path, &target.path(), is_left)))
     }
 
-    /// Opens a file if it was written during the recording.
-    fn open(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
-        let place = self.open_folder(folder_of(path), pid)?.at(path.file_name()?);
+    /// Opens a file if it was written during the recording. Links of `owner` may lead there, too.
+    fn open(&self, path: &Path, owner: Option<u32>) -> Option<WrittenFile> {
+        let place = self.open_folder(folder_of(path), owner)?.at(path.file_name()?);
         let file = place.open_file().ok().filter(|file| self.is_new(file))?;
         Some(WrittenFile { place, file })
     }
 
     /// Opens a file if it is that of a process and was written during the recording.
     fn find(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
-        let found = self.open(path, pid)?;
+        let found = self.open(path, self.owner(pid))?;
         self.has_user(&found.file, pid).then_some(found)
     }
 
     /// Opens the jitdump of a marker, likewise. If the owner of the process is unknown, it is any user's that was mapped: the
-    /// process could read it.
+    /// process could read it. If it is another user, it is also the user's own: the process may have given up rights.
     fn find_dump(&self, path: &Path, marker: &FileMarker) -> Option<WrittenFile> {
-        let found = self.open(path, marker.pid)?;
-        let file = &found.file;
-        let is_same = inode_of(marker).is_none_or(|inode| file.file_id().1 == inode);
-        let is_mapped = || self.owner(marker.pid).is_none() && self.is_mapped(file, marker);
-        let is_found = is_same && (self.has_user(file, marker.pid) || is_mapped());
-        is_found.then_some(found)
-    }
-
-    /// Whether the file at the path of a marker is the one that was mapped, but belongs to another user than the process.
-    fn is_of_other(&self, marker: &FileMarker) -> bool {
-        let found = self.open(&path_of(marker), marker.pid);
-        let is_other = |file: &OpenFile| !self.has_user(file, marker.pid) && self.is_mapped(file, marker);
-        found.is_some_and(|found| is_other(&found.file))
-    }
-
-    fn is_mapped(&self, file: &OpenFile, marker: &FileMarker) -> bool {
-        self.mapped.has(file.origin(), file.created(), marker)
-    }
-
-    /// Whether a file was written during the recording, or may be older because its process is.
-    fn is_new(&self, file: &OpenFile) -> bool {
-        let modified = || file.file().metadata()?.modified();
-        !self.is_own || modified().is_ok_and(|modified| modified + SLACK >= self.started)
+        let is_same = |file: &OpenFile| inode_of(marker).is_none_or(|inode| file.file_id().1 == inode);
+        let is_believed = |file: &OpenFile| match self.owner(marker.pid) {
+            Some(_) => self.is_from_before(file, marker),
+            None => self.is_mapped(file, marker),
+        };
+        let mapped = || self.open(path, None).filter(|found| is_believed(&found.file));
+        let found = self.find(path, marker.pid).or_else(mapped);
+        found.filter(|found| is_same(&found.file))
     }
 
     /// Moves or copies a file of a process, if it is there.
@@ -322,8 +311,8 @@ impl Collection<'_> {
             if let Err(left_out) = copy_to(file, &target, path)? {
                 return Some(Err(left_out));
             }
-            // Another user's is only believed because it is the one that the process mapped. A copy of a file that cannot be
-            // removed is enough.
+            // Another user's is only believed because it is the one that the process mapped. Of a file that cannot be removed,
+            // the copy is enough.
             let may_remove = is_of_process && self.may_remove(file, pid);
             is_left = !(may_remove && place.remove_file(file).is_ok());
         }
@@ -377,7 +366,7 @@ pub(super) fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
 /// Reports a jitdump that may be somebody's whom its process reads.
 fn of_other_user(path: &Path) -> Diagnostic {
     let cause = io::Error::other("it belongs to another user than its process");
-    left_out(path, &cause)
+    left_out(path, &cause).with_remedy(COPY_TO_DUMPS)
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
@@ -409,9 +398,9 @@ mod tests {
     use crate::record::watch::Watch;
 
     /// No process has this ID.
-    const ENDED: u32 = 4_193_901;
+    pub(super) const ENDED: u32 = 4_193_901;
 
-    fn marker(pid: u32, path: &Path, file: Option<&fs::Metadata>) -> FileMarker {
+    pub(super) fn marker(pid: u32, path: &Path, file: Option<&fs::Metadata>) -> FileMarker {
         FileMarker {
             pid: Pid(pid),
             time: Time(0),

@@ -14,7 +14,8 @@
 //! through their descriptors, also by the injection. So whoever can change the path cannot redirect them.
 //! Copies of jitdumps and perf maps keep their owner, because ownership decides whether they are used and which
 //! sources they may name. A process's files must belong to its owner, links on their path also to root, and only files with its
-//! ID in their names are moved, if its owner is known. If not, a jitdump is also copied if it is the file that was mapped.
+//! ID in their names are moved, if its owner is known. If not, a jitdump is also copied if it is the file that was mapped. So is
+//! the user's own if a process has given up the user's rights, as servers do.
 
 mod advice;
 mod attach;

@@ -400,9 +400,10 @@ fn a_perf_map_of_holes_is_left_out() {
     let map = format!("/tmp/perf-{PID}.map");
     let script = format!("echo '7f000000 10 function' > {map}; truncate -s 17M {map}");
     let scene = scene_of_process(PID, &script);
-    let output = scene.run(&["record", "-o", "r", "--", "program"]);
+    let output = scene.run(&["record", "--pack", "-o", "r", "--", "program"]);
     let removed = std::fs::remove_file(&map);
     assert!(reports(&said(&output), "JI454", &map), "{}", said(&output));
+    assert!(said(&output).contains("has all else ("), "{}", said(&output));
     removed.unwrap();
     let copy = scene.path("work/r/dumps").join(format!("perf-{PID}.map"));
     assert_eq!(copy.metadata().map_or(0, |copied| copied.len()), 0);

@@ -18,6 +18,7 @@ fn a_packed_recording_is_one_file() {
     scene.add("php", "exit 0");
     let output = scene.run(&["record", "--pack", "-o", "r", "--", "php"]);
     assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("has all of it ("), "{}", said(&output));
     assert!(
         said(&output).contains("perf --buildid-dir r/debug report"),
         "{}",

@@ -385,12 +385,13 @@ impl RecordArguments {
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
-        let (summary, hottest) = self.convert(plan, &session, &recorded, &options, bar)?;
+        let (summary, hottest, is_whole) = self.convert(plan, &session, &recorded, &options, bar)?;
         if self.pack {
             let (size, unpacked) = session.pack(&archive)?;
             self.warn(&unpacked);
+            let is_whole = is_whole && unpacked.is_empty();
             if !self.quiet {
-                print_message(&packed_text(plan, &archive, size));
+                print_message(&packed_text(plan, &archive, size, is_whole));
             }
         }
         if !self.quiet {
@@ -418,7 +419,8 @@ impl RecordArguments {
         }
     }
 
-    /// Names the code of a finished recording, and prints what is missing. Returns the summary, and the hottest functions.
+    /// Names the code of a finished recording, and prints what is missing. Returns the summary, the hottest functions,
+    /// and whether no file is left out.
     fn convert(
         &self,
         plan: &Plan,
@@ -426,7 +428,7 @@ impl RecordArguments {
         recorded: &Recorded,
         options: &InjectOptions,
         mut bar: Bar,
-    ) -> Result<(Summary, Option<Report>), Diagnostic> {
+    ) -> Result<(Summary, Option<Report>, bool), Diagnostic> {
         let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
         let mut running = BTreeMap::new();
         let collect = |profile: &IndexedProfile<'_>| {
@@ -467,7 +469,7 @@ impl RecordArguments {
         if !self.quiet && !running.is_empty() {
             print_message(&running_text(&running));
         }
-        Ok((summary, hottest))
+        Ok((summary, hottest, left_out.is_empty()))
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
@@ -513,7 +515,7 @@ fn running_text(running: &BTreeMap<u32, &'static str>) -> String {
 }
 
 /// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
-fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
+fn packed_text(plan: &Plan, archive: &Path, size: u64, is_whole: bool) -> String {
     let name = plan.path("");
     let name = name
         .file_name()
@@ -521,8 +523,9 @@ fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
         .map(shell_word)
         .unwrap_or_default();
     let (archive, size) = (printable_path(archive), HumanBytes(size));
+    let content = if is_whole { "all of it" } else { "all else" };
     format!(
-        "{archive} has all of it ({size}); where it is unpacked: \
+        "{archive} has {content} ({size}); where it is unpacked: \
          perf --buildid-dir {name}/debug report --no-children -i {name}/perf.jit.data"
     )
 }

@@ -36,7 +36,7 @@ impl Collection<'_> {
         for (path, by_number) in &folders.by_folder {
             let is_own = |pid: &&Pid| self.is_own && self.has_own_files(**pid, path);
             let mut own = by_number.values().flatten().filter(is_own);
-            let folder = own.find_map(|&pid| self.open_folder(path, pid));
+            let folder = own.find_map(|&pid| self.open_folder(path, self.owner(pid)));
             let entries = folder.as_ref().and_then(|folder| folder.entries().ok());
             for (place, _) in entries.into_iter().flatten().flatten() {
                 let pids = number_of(place.name.as_bytes()).and_then(|number| by_number.get(&number));
