@@ -19,6 +19,8 @@ pub const SLACK: Duration = Duration::from_secs(2);
 pub struct ProcessStat(String);
 
 impl ProcessStat {
+    /// Number of the field with the state.
+    pub const STATE: usize = 3;
     /// Number of the field with the process ID of the parent.
     pub const PARENT: usize = 4;
     /// Number of the field with the process group.

@@ -44,6 +44,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Time until the first look at a program, and until the second: many are short, and change their user first.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 
+/// Time that processes have to end after a signal: a server finishes its work, and V8 writes the end of its jitdump.
+const ENDING: Duration = Duration::from_secs(2);
+
 /// File with the process ID of the program.
 const PID_FILE: &str = "program.pid";
 
@@ -98,6 +101,19 @@ fn wait(descriptors: [Option<BorrowedFd<'_>>; 2], time: Duration) {
     };
     // If it is interrupted, the caller looks once more.
     let _ = poll(&mut descriptors, Some(&time));
+}
+
+/// Waits until a signal has ended the recorded processes of a group, but not if they take long or another one comes.
+fn wait_for_rest(group: i32, watch: &Watch<'_>, signals: &mut Signals, control: &mut dyn Control) {
+    let started = Instant::now();
+    while watch.has_rest(group) && started.elapsed() < ENDING {
+        wait([None, Some(control.arrivals())], START);
+        let received = control.signals();
+        if !received.is_empty() {
+            signals.receive(received);
+            break;
+        }
+    }
 }
 
 /// Creates a folder for recordings, and returns where it is.
@@ -257,6 +273,10 @@ impl<'a> Session<'a> {
         if let Some(signal) = signals.ending_in_foreground() {
             watch.end_rest(signal);
         }
+        let duration = clock.elapsed();
+        if let Some(group) = signals.ending_group() {
+            wait_for_rest(group, &watch, &mut signals, control);
+        }
         let status = match program {
             Some(_) => match Start::read(&pid_file) {
                 Start::Started(_) => signals.status_of_program(status),
@@ -273,7 +293,7 @@ impl<'a> Session<'a> {
             status,
             interrupt: signals.received.map(|signal| signal.as_raw()),
             started,
-            duration: clock.elapsed(),
+            duration,
             seen: watch.into_seen(),
             diagnostics: Vec::new(),
         }))

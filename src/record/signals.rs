@@ -154,6 +154,17 @@ impl Signals {
         }
     }
 
+    /// Returns the process group that a signal has reached: that of the program, or of the terminal.
+    pub fn ending_group(&self) -> Option<i32> {
+        let is_ending = self.received.is_some() || self.has_stopped;
+        let program = self.program.as_deref().filter(|_| is_ending)?;
+        match Start::read(program) {
+            _ if self.is_foreground => Some(getpgrp().as_raw_nonzero().get()),
+            Start::Started(pid) => Some(pid),
+            Start::Pending | Start::Failed(_) => None,
+        }
+    }
+
     /// Returns the signal that ended the program if it was in the group of the terminal, where it may have left others.
     pub fn ending_in_foreground(&self) -> Option<Signal> {
         self.ending

@@ -179,15 +179,24 @@ impl<'a> Watch<'a> {
 
     /// Ends the processes that are left in the process group of this program.
     pub fn end_rest(&self, signal: Signal) {
-        for (&pid, process) in &self.processes {
-            let stat = ProcessStat::of(pid).filter(|stat| stat.start() == Some(process.started));
-            let group = stat.and_then(|stat| stat.field(ProcessStat::GROUP));
-            if let Some(pid) = pid.try_into().ok().and_then(Pid::from_raw)
-                && group == Some(getpgrp().as_raw_nonzero().get())
-            {
-                let _ = kill_process(pid, signal);
-            }
+        for pid in self.rest(getpgrp().as_raw_nonzero().get()) {
+            let _ = kill_process(pid, signal);
         }
+    }
+
+    /// Whether processes are left in a process group.
+    pub fn has_rest(&self, group: i32) -> bool {
+        self.rest(group).next().is_some()
+    }
+
+    /// Returns the processes of a group that have not exited.
+    fn rest(&self, group: i32) -> impl Iterator<Item = Pid> {
+        self.processes.iter().filter_map(move |(&pid, process)| {
+            let stat = ProcessStat::of(pid).filter(|stat| stat.start() == Some(process.started))?;
+            let is_in_group = stat.field(ProcessStat::GROUP) == Some(group);
+            let is_left = is_in_group && stat.field(ProcessStat::STATE) != Some('Z');
+            pid.try_into().ok().and_then(Pid::from_raw).filter(|_| is_left)
+        })
     }
 
     /// Adds the processes that perf and known processes have started.
@@ -285,12 +294,38 @@ mod tests {
     use rustix::process::kill_process_group;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
+    use std::time::Instant;
 
     #[test]
     fn the_owner_of_an_id_of_several_users_is_unknown() {
         let owners = [((1, 7), 10), ((1, 8), 10), ((5, 8), 10), ((5, 7), 0)];
         let by_id = owners_by_id(&BTreeMap::from(owners));
         assert_eq!(by_id, BTreeMap::from([(8, 10)]));
+    }
+
+    /// Nobody waits for the process.
+    #[test]
+    fn a_process_that_has_exited_is_not_left() {
+        let mut command = Command::new("sleep");
+        let mut child = command.arg("60").process_group(0).spawn().unwrap();
+        let mut options = RecordOptions {
+            output: "r".into(),
+            ..RecordOptions::default()
+        };
+        options.perf.pids.push(child.id());
+        let plan = Plan::new(options).unwrap();
+        let mut watch = Watch::of_processes(&plan, Path::new("perf.data"));
+        watch.look(Duration::ZERO);
+        let group = i32::try_from(child.id()).unwrap();
+        let is_left = [watch.has_rest(group), watch.has_rest(1)];
+        child.kill().unwrap();
+        let started = Instant::now();
+        while watch.has_rest(group) && started.elapsed() < Duration::from_secs(300) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_left_then = watch.has_rest(group);
+        child.wait().unwrap();
+        assert_eq!((is_left, is_left_then), ([true, false], false));
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use jitdump::ByteOrder;
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
 use crate::record::{PERF, Scene};
-use crate::support::processes::wait_until;
+use crate::support::processes::{send, wait_for_rounds, wait_until};
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::set_mapped_file;
 use crate::support::reports::reports;
@@ -376,6 +376,41 @@ fn processes_of_a_server_end_with_it() {
         });
         assert!(scene.path("work").join(signal).join("summary.json").exists());
     }
+}
+
+/// As with npm, which ends at once on SIGTERM, while the server below it finishes its work.
+#[test]
+fn files_of_processes_that_end_after_the_program_are_complete() {
+    // perf reads its buffers when the program has ended.
+    let perf = PERF.replace("cp CAPTURE/perf.data \"$output\"\n", "");
+    let scene = Scene::new(&format!("{perf}cp recorded \"$output\"\n"));
+    scene.add(
+        "worker",
+        "echo first > jit-$$.dump\n\
+         trap 'sleep 0.2; echo second >> jit-$$.dump; exit 0' TERM\n\
+         echo $$ > new; mv new pid; while :; do sleep 0.05; done",
+    );
+    scene.add("start", "worker &\nwait");
+    let mut command = scene.command(&["record", "-o", "r", "--", "start"]);
+    let running = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let file = scene.path("work/pid");
+    wait_until("the worker", || file.exists());
+    let text = std::fs::read_to_string(file).unwrap();
+    let pid: u32 = text.trim().parse().unwrap();
+    let name = format!("jit-{pid}.dump");
+    let dump = scene.path("work").join(&name);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+    profile.sample(pid, 2000, &[0x4000_0004], None);
+    std::fs::write(scene.path("work/recorded"), profile.finish()).unwrap();
+    // It looks at the worker meanwhile.
+    wait_for_rounds(&running, 4);
+    send(&running, Signal::TERM);
+    let output = running.wait_with_output().unwrap();
+    let said = said(&output);
+    let moved = std::fs::read_to_string(scene.path("work/r/dumps").join(name));
+    assert_eq!(moved.unwrap_or_default(), "first\nsecond\n", "{said}");
+    assert!(!dump.exists() && !said.contains("left where they are"), "{said}");
 }
 
 /// Returns a scene with a perf that records a process, and a program that runs a script.
