@@ -7,7 +7,9 @@ use jitdump::printable;
 
 use super::environment::{has_variables, is_set_for};
 use super::plan::Plan;
+use super::recorded::Recorded;
 use super::watch::Seen;
+use crate::bytes::base_name;
 use crate::load::advice::PYTHON_TOO_OLD;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -28,6 +30,10 @@ const OR_NOT_WRITABLE: &str =
 
 /// What to do if the process still writes its jitdump when the recording ends.
 const READ_AGAIN: &str = "After it has exited, type jitinject report {folder}: this reads the whole jitdump.";
+
+/// What to do if a signal has ended the process before it wrote the end of its jitdump.
+const HANDLE_SIGNAL: &str = "A signal ended the program. V8 writes the last 4 KiB of its jitdump when it exits, so let \
+     the program handle the signal, in Node.js with process.on('SIGTERM', () => process.exit()).";
 
 /// What a jitdump ends with if a signal ends its process.
 const CUT_OFF: [Issue; 3] = [
@@ -156,13 +162,31 @@ impl Plan {
         });
         with_cut_ends(renamed.collect(), samples)
     }
+
+    /// Returns diagnostics with what to do about jitdumps without an end if a signal has ended the program.
+    pub fn after_signal(&self, mut diagnostics: Vec<Diagnostic>, recorded: &Recorded) -> Vec<Diagnostic> {
+        if self.command.is_empty() || !recorded.has_signal() {
+            return diagnostics;
+        }
+        let name = |it: &Diagnostic| it.file.as_deref().map(|file| base_name(file.as_bytes()).to_vec());
+        let of_running = |it: &&Diagnostic| it.issue == Issue::DumpStillWritten;
+        let running: BTreeSet<_> = diagnostics.iter().filter(of_running).map(name).collect();
+        for diagnostic in &mut diagnostics {
+            if diagnostic.issue == Issue::JitdumpCutTail && !running.contains(&name(diagnostic)) {
+                *diagnostic = diagnostic.clone().with_remedy(HANDLE_SIGNAL);
+            }
+        }
+        diagnostics
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordOptions;
+    use std::time::{Duration, SystemTime};
+
     use crate::record::recorded_process::RecordedProcess;
+    use crate::record::{ProgramStatus, RecordOptions};
     use crate::results::diagnostics::Severity;
 
     fn plan(command: &str, runtimes: &[Runtime]) -> Plan {
@@ -271,6 +295,44 @@ mod tests {
         let (warning, note) = (Severity::Warning, Severity::Note);
         assert_eq!(severities(7), [note, note, warning, warning]);
         assert_eq!(severities(6), [warning; 4]);
+    }
+
+    #[test]
+    fn the_signal_that_ended_a_program_explains_jitdumps_without_an_end() {
+        let mut plan = plan("./absent-script", &[]);
+        let in_file = |issue, file: &str| Diagnostic::new(issue).in_file(file.as_ref());
+        let diagnostics = [
+            in_file(Issue::JitdumpCutTail, "r/dumps/jit-1.dump"),
+            in_file(Issue::JitdumpCutTail, "r/dumps/jit-2.dump"),
+            in_file(Issue::DumpStillWritten, "/tmp/jit-2.dump"),
+        ];
+        let explained = |plan: &Plan, status, interrupt| {
+            let recorded = Recorded {
+                status,
+                interrupt,
+                started: SystemTime::UNIX_EPOCH,
+                duration: Duration::ZERO,
+                seen: Seen::default(),
+                diagnostics: Vec::new(),
+            };
+            let advised = plan.after_signal(diagnostics.to_vec(), &recorded);
+            let is_explained =
+                |it: &Diagnostic| it.help().contains("process.on('SIGTERM', () => process.exit())");
+            advised.iter().map(is_explained).collect::<Vec<_>>()
+        };
+        for (status, interrupt, is_explained) in [
+            (ProgramStatus::Killed(15), None, true),
+            (ProgramStatus::Exited(143), None, true),
+            (ProgramStatus::Stopped, None, true),
+            (ProgramStatus::Exited(0), Some(15), true),
+            (ProgramStatus::Exited(255), None, false),
+        ] {
+            let expected = [is_explained, false, false];
+            assert_eq!(explained(&plan, status, interrupt), expected, "{status:?}");
+        }
+        // The processes of -p continue.
+        plan.command.clear();
+        assert_eq!(explained(&plan, ProgramStatus::Stopped, Some(15)), [false; 3]);
     }
 
     #[test]

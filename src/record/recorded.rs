@@ -56,6 +56,14 @@ pub struct Recorded {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Recorded {
+    /// Whether a signal may have ended processes of the program. Shells exit with the number of the one that ended the last.
+    pub(super) fn has_signal(&self) -> bool {
+        let is_of_signal = (129..=192).contains(&self.status.exit_code());
+        self.interrupt.is_some() || self.status == ProgramStatus::Stopped || is_of_signal
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -462,7 +462,8 @@ impl RecordArguments {
                 missing.cut = 0;
             }
         }
-        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen));
+        let advised = plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen);
+        self.warn(&plan.after_signal(advised, recorded));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
