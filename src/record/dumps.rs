@@ -88,9 +88,11 @@ impl Collection<'_> {
     /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
     /// that existed before, or whose owner is another user or unknown, are copied.
     ///
-    /// A file that cannot be moved or copied stays, and is reported; injection may find it there.
-    pub fn run(&self, index: &ProfileIndex) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
+    /// A file that cannot be moved or copied stays, and is reported; injection may find it there. Also returns the paths
+    /// of perf maps and logs that stay because they may not be those of the processes.
+    pub fn run(&self, index: &ProfileIndex) -> (Vec<CollectedFile>, Vec<Diagnostic>, BTreeSet<String>) {
         let mut collected = Vec::new();
+        let mut untouched = BTreeSet::new();
         let mut log_folders = LogFolders::default();
         for marker in &index.markers {
             let path = Path::new(OsStr::from_bytes(&marker.path));
@@ -123,7 +125,7 @@ impl Collection<'_> {
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
         let pids: BTreeSet<Pid> = index.processes.spaces.iter().map(|space| space.pid).collect();
         for pid in pids {
-            let map = self.collect_perf_map(pid);
+            let map = self.collect_perf_map(pid, &mut untouched);
             if let Some(Ok(_)) = &map {
                 log_folders.add_current(pid.0, pid);
             }
@@ -134,8 +136,7 @@ impl Collection<'_> {
                 collected.extend(self.collect(&list, pid));
             }
         }
-        let logs = self.v8_logs(&log_folders).into_iter();
-        collected.extend(logs.filter_map(|(log, pid)| self.collect(&log, pid)));
+        collected.extend(self.collect_v8_logs(&log_folders, &mut untouched));
         let (mut files, mut left_out) = (Vec::new(), Vec::new());
         for file in collected {
             match file {
@@ -143,11 +144,19 @@ impl Collection<'_> {
                 Err(diagnostic) => left_out.push(diagnostic),
             }
         }
-        (files, left_out)
+        // Processes may have the same ID in their namespaces.
+        for file in &files {
+            untouched.remove(&file.written_to);
+        }
+        (files, left_out, untouched)
     }
 
-    /// Copies the perf map of a process, and removes it if the process has ended.
-    fn collect_perf_map(&self, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
+    /// Copies the perf map of a process, and removes it if the process has ended. One that may not be its own is `untouched`.
+    fn collect_perf_map(
+        &self,
+        pid: Pid,
+        untouched: &mut BTreeSet<String>,
+    ) -> Option<Result<CollectedFile, Diagnostic>> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
         let found = map.file().metadata().ok()?;
         if !may_be_of(&found, start_of(pid.0)) {
@@ -156,7 +165,10 @@ impl Collection<'_> {
         let target = match append_perf_map(&map, pid.0, self.user(pid), self.dumps, &mut || false) {
             Ok(target) => target,
             // It is no perf map of the process.
-            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => return None,
+            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => {
+                untouched.extend(self.is_own.then(|| printable_path(map.path())));
+                return None;
+            }
             Err(cause) => return Some(Err(left_out(map.path(), &cause))),
         };
         let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
@@ -461,7 +473,7 @@ mod tests {
             started,
             is_own: true,
         };
-        let (collected, left_out) = collection.run(&index);
+        let (collected, left_out, _) = collection.run(&index);
         assert!(left_out.is_empty(), "{left_out:?}");
         (fs::read_dir(work).unwrap().count(), collected.len())
     }
@@ -525,7 +537,7 @@ mod tests {
             started,
             is_own: true,
         };
-        let (collected, left_out) = collection.run(&index);
+        let (collected, left_out, _) = collection.run(&index);
         assert!(left_out.is_empty(), "{left_out:?}");
         // Root of a container may not have the right to open what is mapped.
         assert_eq!(collected.len(), usize::from(may_open));
@@ -566,16 +578,16 @@ mod tests {
             };
             collection.run(&index)
         };
-        let (collected, left_out) = run("1", &[], created);
+        let (collected, left_out, _) = run("1", &[], created);
         assert!(left_out.is_empty(), "{left_out:?}");
         assert!(collected.len() == 1 && collected[0].is_left && collected[0].owner == (ENDED, OTHER));
         let copy = fs::metadata(folder.path().join(&collected[0].path)).unwrap();
         assert_eq!(copy.uid(), OTHER);
         // The inode of the mapped one was free again.
-        let (collected, left_out) = run("2", &[], created - Duration::from_secs(1));
+        let (collected, left_out, _) = run("2", &[], created - Duration::from_secs(1));
         assert_eq!((collected.len(), left_out.len()), (0, 0));
         // Injection uses it, so it is not lost silently.
-        let (collected, left_out) = run("3", &[(ENDED, OTHER + 1)], created);
+        let (collected, left_out, _) = run("3", &[(ENDED, OTHER + 1)], created);
         assert_eq!((collected.len(), left_out.len()), (0, 1));
     }
 

@@ -388,12 +388,12 @@ impl<'a> Session<'a> {
         failed.with("cause", cause)
     }
 
-    /// Moves the files of runtimes into the folder. Returns them, and what is left out.
+    /// Moves the files of runtimes into the folder. Returns them, what is left out, and the paths of what may be others'.
     pub fn collect(
         &self,
         recorded: &Recorded,
         profile: &IndexedProfile<'_>,
-    ) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
+    ) -> (Vec<CollectedFile>, Vec<Diagnostic>, BTreeSet<String>) {
         let index = &profile.index;
         let end = recorded.started.checked_add(recorded.duration);
         let collection = Collection {

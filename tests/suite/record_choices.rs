@@ -444,6 +444,19 @@ fn a_perf_map_of_holes_is_left_out() {
     assert_eq!(copy.metadata().map_or(0, |copied| copied.len()), 0);
 }
 
+/// It may be somebody else's.
+#[test]
+fn a_file_that_is_not_copied_is_named() {
+    const PID: u32 = 4_193_905;
+    let map = format!("/tmp/perf-{PID}.map");
+    let scene = scene_of_process(PID, &format!("echo text > {map}"));
+    let output = scene.run(&["record", "-o", "r", "--", "program"]);
+    let removed = std::fs::remove_file(&map);
+    let left = format!("not copied, and left where they are: {map}\n");
+    assert!(said(&output).contains(&left), "{}", said(&output));
+    removed.unwrap();
+}
+
 #[test]
 fn perf_maps_of_processes_that_have_ended_are_moved() {
     // Larger than the IDs of most machines, and of no other test.

@@ -1,6 +1,6 @@
 //! `jitinject record`: from a program to a named profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -430,12 +430,12 @@ impl RecordArguments {
         mut bar: Bar,
     ) -> Result<(Summary, Option<Report>, bool), Diagnostic> {
         let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
-        let mut running = BTreeMap::new();
+        let (mut running, mut untouched) = (BTreeMap::new(), BTreeSet::new());
         let collect = |profile: &IndexedProfile<'_>| {
             let index = &profile.index;
             running = session.left_running(recorded, index);
-            let (files, failed) = session.collect(recorded, profile);
-            left_out = failed;
+            let (files, failed, kept) = session.collect(recorded, profile);
+            (left_out, untouched) = (failed, kept);
             let paths = files.iter().filter(|file| file.is_left);
             left.extend(paths.map(|file| file.written_to.clone()));
             without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
@@ -466,6 +466,13 @@ impl RecordArguments {
         self.warn(&plan.after_signal(advised, recorded));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
+        }
+        if !self.quiet && !untouched.is_empty() {
+            let paths: Vec<String> = untouched.into_iter().collect();
+            print_message(&format!(
+                "not copied, and left where they are: {}",
+                paths.join(", ")
+            ));
         }
         if !self.quiet && !running.is_empty() {
             print_message(&running_text(&running));

@@ -143,7 +143,10 @@ mod tests {
         fs::create_dir(&work).unwrap();
         fs::set_permissions(&work, fs::Permissions::from_mode(mode)).unwrap();
         let dump = work.join(format!("jit-{number}.dump"));
-        fs::write(&dump, "content").unwrap();
+        let log = format!("isolate0x1-{number}-v8.log");
+        for path in [&dump, &work.join(&log)] {
+            fs::write(path, "content").unwrap();
+        }
         let found = fs::metadata(&dump).unwrap();
         let created = found.created().unwrap();
         let end = created - Duration::from_secs(is_newer.into());
@@ -174,7 +177,9 @@ mod tests {
             started: created,
             is_own: true,
         };
-        let (collected, _) = collection.run(&index);
+        let (collected, _, untouched) = collection.run(&index);
+        // Nothing shows whose it is.
+        assert!(untouched.len() == 1 && untouched.iter().all(|path| path.ends_with(&log)));
         assert!(collected.iter().all(|file| file.is_left == dump.exists()));
         (collected.len(), dump.exists())
     }

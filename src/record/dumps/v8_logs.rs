@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Collection;
+use super::{CollectedFile, Collection};
+use crate::bytes::printable_path;
+use crate::files::search::folder_of;
+use crate::results::diagnostics::Diagnostic;
 use crate::units::Pid;
 
 /// Folders in which processes may have written logs.
@@ -30,18 +33,34 @@ impl LogFolders {
 }
 
 impl Collection<'_> {
+    /// Collects the logs in folders of processes that the recording has started. Those that may be another user's are
+    /// `untouched`.
+    pub(super) fn collect_v8_logs(
+        &self,
+        folders: &LogFolders,
+        untouched: &mut BTreeSet<String>,
+    ) -> Vec<Result<CollectedFile, Diagnostic>> {
+        let mut collected = Vec::new();
+        for (log, pid) in self.is_own.then(|| self.v8_logs(folders)).into_iter().flatten() {
+            let is_own = self.has_own_files(pid, folder_of(&log));
+            match is_own.then(|| self.collect(&log, pid)).flatten() {
+                Some(file) => collected.push(file),
+                None => untouched.extend(self.open(&log, self.owner(pid)).map(|_| printable_path(&log))),
+            }
+        }
+        collected
+    }
+
     /// Returns the logs in folders, with their processes.
-    pub(super) fn v8_logs(&self, folders: &LogFolders) -> BTreeSet<(PathBuf, Pid)> {
+    fn v8_logs(&self, folders: &LogFolders) -> BTreeSet<(PathBuf, Pid)> {
         let mut logs = BTreeSet::new();
         for (path, by_number) in &folders.by_folder {
-            let is_own = |pid: &&Pid| self.is_own && self.has_own_files(**pid, path);
-            let mut own = by_number.values().flatten().filter(is_own);
-            let folder = own.find_map(|&pid| self.open_folder(path, self.owner(pid)));
+            let mut pids = by_number.values().flatten();
+            let folder = pids.find_map(|&pid| self.open_folder(path, self.owner(pid)));
             let entries = folder.as_ref().and_then(|folder| folder.entries().ok());
             for (place, _) in entries.into_iter().flatten().flatten() {
                 let pids = number_of(place.name.as_bytes()).and_then(|number| by_number.get(&number));
-                let own = pids.into_iter().flatten().filter(is_own);
-                logs.extend(own.map(|&pid| (place.path(), pid)));
+                logs.extend(pids.into_iter().flatten().map(|&pid| (place.path(), pid)));
             }
         }
         logs.retain(|(log, _)| !log.starts_with(self.dumps.path()));
