@@ -43,17 +43,16 @@ impl Report {
 
 /// Writes a text as it is.
 fn write_fenced(markdown: &mut String, text: &str) {
+    let fence = fence(text);
     let lines: Vec<&str> = text.lines().collect();
-    let fence = fence(&lines);
     let _ = writeln!(markdown, "{fence}\n{}\n{fence}", lines.join("\n"));
 }
 
-/// Returns a fence that is longer than all runs of backticks at the starts of lines.
-fn fence(lines: &[&str]) -> String {
-    let ticks = lines
-        .iter()
-        .map(|line| line.len() - line.trim_start_matches('`').len());
-    "`".repeat(ticks.max().unwrap_or(0).saturating_add(1).max(3))
+/// Returns a fence that is longer than all runs of backticks: spaces may be before one that ends a block.
+fn fence(text: &str) -> String {
+    let runs = text.split(|character: char| character != '`');
+    let longest = runs.map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.saturating_add(1).max(3))
 }
 
 /// Escapes what Markdown and HTML would take for marks.
@@ -81,7 +80,12 @@ mod tests {
     #[test]
     fn names_make_neither_marks_nor_elements() {
         assert_eq!(escaped("a|b_c<img src=x>`"), "a\\|b\\_c&lt;img src=x&gt;\\`");
-        assert_eq!(fence(&["a", "````"]), "`````");
-        assert_eq!(fence(&["let x"]), "```");
+    }
+
+    #[test]
+    fn a_block_ends_at_no_backticks_in_it() {
+        assert_eq!(fence("let x"), "```");
+        assert_eq!(fence("a\n````\nb"), "`````");
+        assert_eq!(fence("a\n  ```  in/it.js:1\n"), "````");
     }
 }
