@@ -5,7 +5,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
 use crate::frames::ranking::{By, RankedRow, process_name, thread_name};
-use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
+use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, SourceFileIndex, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 use crate::results::encoded_names::decoded;
 
@@ -24,6 +24,8 @@ struct RowKey {
     name: String,
     /// Path of the source file, or else of the module.
     path: Option<String>,
+    /// First file with the path of a line's.
+    file_of_line: Option<SourceFileIndex>,
     line: u32,
     column: u32,
 }
@@ -64,7 +66,12 @@ impl RowGroups {
                 };
                 groups.add_frames(tables, |groups, _, frame| vec![groups.named(name(frame))]);
             }
-            By::Line => groups.add_lines(tables, Self::row_of_line),
+            By::Line => {
+                let files = first_of_paths(tables);
+                groups.add_lines(tables, |groups, tables, line| {
+                    groups.row_of_line(tables, &files, line)
+                });
+            }
             By::File => groups.add_lines(tables, Self::row_of_file),
             By::Module => groups.add_frames(tables, |groups, tables, frame| {
                 vec![groups.row_of_module(tables, frame)]
@@ -202,24 +209,30 @@ impl RowGroups {
         self.named(file.or(module).unwrap_or_else(|| function.name.clone()))
     }
 
-    /// Returns the row of a line, or else of its function.
-    fn row_of_line(&mut self, tables: &Tables, line: &Line) -> RowIndex {
+    /// Returns the row of a line, or else of its function. `files` are [`first_of_paths`].
+    fn row_of_line(
+        &mut self,
+        tables: &Tables,
+        files: &IndexedTable<SourceFileIndex, SourceFileIndex>,
+        line: &Line,
+    ) -> RowIndex {
         let function = &tables.functions[line.function];
         if line.line == 0 {
             return self.row_of_function(tables, function);
         }
-        let file = line.file.map(|file| tables.files[file].path.clone());
-        let name = format!("{}:{}", file.as_deref().unwrap_or_default(), line.line);
+        let file_of_line = line.file.map(|file| files[file]);
         let row = RankedRow {
-            name: name.clone(),
+            name: match file_of_line {
+                Some(_) => String::new(),
+                None => format!(":{}", line.line),
+            },
             kind: Some(function.kind),
-            file: file.clone(),
+            file_of_line,
             line: Some(line.line),
             ..RankedRow::default()
         };
         let key = RowKey {
-            name,
-            path: file,
+            file_of_line,
             line: line.line,
             ..RowKey::default()
         };
@@ -240,9 +253,71 @@ impl RowGroups {
     }
 }
 
+/// Returns, for each source file, the first one with its path: files of several users have the same.
+fn first_of_paths(tables: &Tables) -> IndexedTable<SourceFileIndex, SourceFileIndex> {
+    let mut first: HashMap<&str, SourceFileIndex> = HashMap::default();
+    let files = tables.files.enumerate();
+    files
+        .map(|(index, file)| *first.entry(&file.path).or_insert(index))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::source_files::SourceName;
+    use crate::frames::stream::tables::File;
+
+    #[test]
+    fn rows_of_lines_have_no_path_of_their_own() {
+        let mut tables = Tables::default();
+        let function = NamedFunction::new(Kind::Language, "f".to_owned(), None);
+        let function = tables.functions.push(function);
+        // The first two are of different users.
+        let files = [(1, "/src/a.js"), (2, "/src/a.js"), (1, "/src/b.js")].map(|(owner, path)| {
+            tables.files.push(File {
+                path: path.to_owned(),
+                name: SourceName {
+                    owner,
+                    path: path.into(),
+                    script: None,
+                },
+                text: None,
+            })
+        });
+        let lines = files.map(Some).into_iter().chain([None]);
+        let lines: Vec<Line> = lines
+            .map(|file| Line {
+                function,
+                file,
+                line: 7,
+                column: 0,
+                generated: None,
+            })
+            .collect();
+        let mut groups = RowGroups::of(&tables, By::Line);
+        let files = first_of_paths(&tables);
+        let rows: Vec<RowIndex> = lines
+            .iter()
+            .map(|line| groups.row_of_line(&tables, &files, line))
+            .collect();
+        assert_eq!(rows[0], rows[1]);
+        assert_eq!(groups.rows.len(), 3);
+        let stored: Vec<&str> = groups.rows.iter().map(|row| &*row.name).collect();
+        assert_eq!(stored, ["", "", ":7"]);
+        assert!(groups.rows.iter().all(|row| row.file.is_none()));
+        let named: Vec<RankedRow> = groups.rows.into_iter().map(|row| row.named(&tables)).collect();
+        let names: Vec<(&str, Option<&str>)> = named
+            .iter()
+            .map(|row| (&*row.name, row.file.as_deref()))
+            .collect();
+        let expected = [
+            ("/src/a.js:7", Some("/src/a.js")),
+            ("/src/b.js:7", Some("/src/b.js")),
+            (":7", None),
+        ];
+        assert_eq!(names, expected);
+    }
 
     #[test]
     fn a_row_has_the_first_three_functions_that_it_was_inlined_into() {

@@ -7,6 +7,7 @@
 pub mod counts;
 mod groups;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::groups::{RowGroups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{NamedFunction, NamedFunctionIndex, ThreadIndex};
+use crate::frames::stream::tables::{NamedFunction, NamedFunctionIndex, SourceFileIndex, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// What rows are.
@@ -128,6 +129,9 @@ pub struct RankedRow {
     /// The functions, if rows are those of functions.
     #[serde(skip)]
     pub functions: BTreeSet<NamedFunctionIndex>,
+    /// Source file of a line that has neither its name nor its file yet: many lines may have a long path.
+    #[serde(skip)]
+    pub file_of_line: Option<SourceFileIndex>,
     /// Samples in its own code.
     #[serde(rename = "self")]
     pub own: Weight,
@@ -156,6 +160,32 @@ impl RankedRow {
             ..Self::default()
         }
     }
+
+    /// Returns the name.
+    pub fn name(&self, tables: &Tables) -> Cow<'_, str> {
+        match (self.path(tables), self.line) {
+            (Some(path), Some(line)) if self.file_of_line.is_some() => Cow::Owned(format!("{path}:{line}")),
+            _ => Cow::Borrowed(&self.name),
+        }
+    }
+
+    /// Returns the path of the source file.
+    pub fn path<'t>(&'t self, tables: &'t Tables) -> Option<&'t str> {
+        match self.file_of_line {
+            Some(file) => Some(&tables.files[file].path),
+            None => self.file.as_deref(),
+        }
+    }
+
+    /// Returns the row with its name and its file.
+    pub fn named(mut self, tables: &Tables) -> Self {
+        if self.file_of_line.is_some() {
+            self.name = self.name(tables).into_owned();
+            self.file = self.path(tables).map(str::to_owned);
+            self.file_of_line = None;
+        }
+        self
+    }
 }
 
 /// Samples of a kind of code.
@@ -174,7 +204,7 @@ pub struct Ranking {
     pub all: Weight,
     /// Samples of each kind of code.
     pub kinds: Vec<KindRow>,
-    /// Rows.
+    /// Rows. Those of lines are to be [`RankedRow::named`].
     pub rows: Vec<RankedRow>,
 }
 
@@ -226,7 +256,7 @@ impl Ranking {
             .into_iter()
             .filter(|row| row.total.samples > 0)
             .collect();
-        sort(&mut rows, by);
+        sort(&mut rows, by, tables);
         Self {
             all,
             kinds: kinds
@@ -239,14 +269,18 @@ impl Ranking {
 }
 
 /// Sorts rows: those with most samples first, as their first column counts them.
-fn sort(rows: &mut [RankedRow], by: By) {
+fn sort(rows: &mut [RankedRow], by: By, tables: &Tables) {
     rows.sort_by(|one, other| {
         let charged = |row: &RankedRow| match by.has_charged() {
             true => row.charged,
             false => Weight::default(),
         };
         let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
-        (key(one), &one.name, &one.file, one.line).cmp(&(key(other), &other.name, &other.file, other.line))
+        let by_name = || {
+            let names = one.name(tables).cmp(&other.name(tables));
+            names.then_with(|| (&one.file, one.line).cmp(&(&other.file, other.line)))
+        };
+        key(one).cmp(&key(other)).then_with(by_name)
     });
 }
 

@@ -18,8 +18,10 @@ pub(crate) use paths::SourceFiles;
 pub use paths::{SourceMapOptions, SourceOptions};
 
 use jitdump::debug_info::SourceFile;
+use jitdump::printable;
 
 use crate::files::open_file::is_trusted;
+use crate::files::walk::MAX_PATH;
 
 /// A source file that lines name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,8 +45,25 @@ impl SourceName {
     }
 }
 
+/// Returns what is shown of a path: the start of one that no file can have, such as a URL with a script in it.
+pub fn shown_path(path: &[u8]) -> String {
+    printable(path.get(..MAX_PATH).unwrap_or(path))
+}
+
 /// Returns the text of a file that may be in an output, if it is known. `owner` is that of the jitdump. The text in a source map
 /// comes from this machine, where `owner` may not be allowed to read it.
 pub fn text_to_write<'a>(file: &SourceFile<'a>, owner: u32) -> Option<&'a [u8]> {
     file.text.filter(|_| file.script.is_none() || is_trusted(owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_4096_bytes_of_a_path_are_shown() {
+        for (size, shown) in [(4096, 4096), (4097, 4096)] {
+            assert_eq!(shown_path(&vec![b'a'; size]).len(), shown);
+        }
+    }
 }

@@ -16,7 +16,7 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::DecodedNames;
 use crate::frames::native::modules;
 use crate::frames::source_files::v8_functions::V8Functions;
-use crate::frames::source_files::{SourceName, text_to_write};
+use crate::frames::source_files::{SourceName, shown_path, text_to_write};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kept_paths::OriginalPaths;
 use crate::frames::stream::kinds::{self, Kind};
@@ -563,7 +563,7 @@ impl<'a> Namer<'a> {
             return known;
         }
         let index = self.tables.files.push(File {
-            path: printable(&file.path),
+            path: shown_path(&file.path),
             name: SourceName::new(owner, file),
             text: text.map(<[u8]>::to_vec),
         });

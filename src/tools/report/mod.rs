@@ -157,12 +157,13 @@ impl Report {
         };
         let Ranking { all, kinds, mut rows } = Ranking::of(tables, counts, event, by);
         if let Some(filter) = &options.filter {
-            let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
+            let matches = |text: Option<&str>| text.is_some_and(|text| filter.is_match(text));
             let in_files = functions_in_files(tables, filter);
             let has_lines =
                 |row: &RankedRow| row.functions.iter().any(|function| in_files.contains(function));
             rows.retain(|row| {
-                filter.is_match(&row.name) || matches(&row.file) || matches(&row.module) || has_lines(row)
+                let texts = [row.path(tables), row.module.as_deref()];
+                filter.is_match(&row.name(tables)) || texts.into_iter().any(matches) || has_lines(row)
             });
         }
         let mut faults = Tally::default();
@@ -177,6 +178,7 @@ impl Report {
         };
         let omitted = rows.len().saturating_sub(kept);
         rows.truncate(kept);
+        let rows: Vec<RankedRow> = rows.into_iter().map(|row| row.named(tables)).collect();
         let threads: BTreeSet<_> = counts
             .iter()
             .filter(|&(of, ..)| of == event)
