@@ -13,7 +13,9 @@ use jitinject::internals::tools::export::{ExportOptions, Format, export};
 use jitinject::internals::tools::report::{ReportOptions, report};
 use serde_json::Value;
 
+use crate::report::{address, recorded};
 use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
 use crate::support::{capture, inject_into, jitinject, said, scratch};
 
 fn options(name: &str, format: Format) -> ExportOptions {
@@ -329,6 +331,34 @@ fn cpu_profiles_are_trees_of_one_thread() {
         let [start, end] = ["startTime", "endTime"].map(|key| file[key].as_u64().unwrap());
         assert_eq!(passed, end - start, "{name}");
     }
+}
+
+/// Each function has the path of its file.
+#[test]
+fn of_a_path_these_formats_have_the_first_1000_characters() {
+    let folder = scratch();
+    let path = |size: usize| format!("/{}", "a".repeat(size - 1));
+    let name = |size: usize| format!("JS:*f{size} {}:1:1", path(size));
+    let mut writer = recorded(folder.path(), &[&*name(1000), &*name(1001)]);
+    writer.sample(PID, 1000, &[address(0)], None);
+    writer.sample(PID, 1001, &[address(1)], None);
+    let mut options = options("node20", Format::Speedscope);
+    options.stream.load.jitdumps.clear();
+    options.stream.load.input = folder.path().join("perf.data");
+    std::fs::write(&options.stream.load.input, writer.finish()).unwrap();
+    let mut json = |format| -> Value {
+        options.format = format;
+        serde_json::from_slice(&written(&options)).unwrap()
+    };
+    let speedscope = json(Format::Speedscope);
+    let frames = speedscope["shared"]["frames"].as_array().unwrap().iter();
+    let files: Vec<&str> = frames.filter_map(|frame| frame["file"].as_str()).collect();
+    assert_eq!(files, [path(1000), path(1000)]);
+    let cpuprofile = json(Format::CpuProfile);
+    let nodes = cpuprofile["nodes"].as_array().unwrap().iter();
+    let urls = nodes.filter_map(|node| node["callFrame"]["url"].as_str());
+    let urls: Vec<&str> = urls.filter(|url| !url.is_empty()).collect();
+    assert_eq!(urls, [(); 2].map(|()| format!("file://{}", path(1000))));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
 use crate::tools::export::profile::{
-    ExportedProfile, FormatDescription, FormatScope, WeightedStack, thread_label,
+    ExportedProfile, FormatDescription, FormatScope, WeightedStack, cut, thread_label,
 };
 
 /// The format.
@@ -108,7 +108,12 @@ impl CallFrame {
                 .file
                 .map_or(0, |file| u64::from(file.0).saturating_add(1))
                 .to_string(),
-            url: profile.path(index).or(module).map(url).unwrap_or_default(),
+            url: profile
+                .path(index)
+                .or(module)
+                .map(cut)
+                .map(url)
+                .unwrap_or_default(),
             line_number: i64::from(function.line).saturating_sub(1),
             column_number: i64::from(function.column).saturating_sub(1),
             ..Self::without_place(&profile.name(index))

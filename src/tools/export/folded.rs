@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{NamedFunctionIndex, Thread};
 use crate::tools::export::calls::CallNodes;
-use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope};
+use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope, cut};
 
 /// The format.
 pub const FORMAT: FormatDescription = FormatDescription {
@@ -26,9 +26,6 @@ pub const FORMAT: FormatDescription = FormatDescription {
     },
     write,
 };
-
-/// Longest text of a frame in characters. Each stack has the texts of all its frames.
-const MAX_TEXT: usize = 1000;
 
 /// What a frame shows.
 type Call = (NamedFunctionIndex, bool);
@@ -84,7 +81,7 @@ fn write_stack(profile: &ExportedProfile, path: Vec<Call>, out: &mut dyn Write) 
 
 /// Returns a text that is one frame.
 fn text(name: &str) -> String {
-    let characters = name.chars().take(MAX_TEXT);
+    let characters = cut(name).chars();
     let mut text: String = characters
         .map(|character| if character == ';' { ':' } else { character })
         .collect();

@@ -29,6 +29,9 @@ const MAX_EVENTS: usize = 64;
 /// Time of a sample without one after the sample before it, in nanoseconds.
 const SUBSTITUTED_INTERVAL: u64 = 1_000_000;
 
+/// Longest text of a frame in characters, where each frame has its own.
+const MAX_TEXT: usize = 1000;
+
 /// What a format has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormatScope {
@@ -388,6 +391,12 @@ impl ExportedProfile {
             Home::Unknown => Cow::Borrowed("[unknown]"),
         }
     }
+}
+
+/// Returns the start of a text of a frame, if it is too long.
+pub fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(MAX_TEXT);
+    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 /// Returns the time of a sample in nanoseconds, or another one for each sample without a time. `substituted` is the last of these.

@@ -11,7 +11,7 @@ use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
 use crate::tools::export::profile::{
-    ExportedProfile, FormatDescription, FormatScope, Home, WeightedStack, thread_label,
+    ExportedProfile, FormatDescription, FormatScope, Home, WeightedStack, cut, thread_label,
 };
 
 /// The format.
@@ -153,7 +153,7 @@ fn frame(profile: &ExportedProfile, index: Option<NamedFunctionIndex>) -> Frame<
         .map(|module| &*module.path);
     Frame {
         name: profile.name(index).into_owned(),
-        file: profile.path(index).or(module),
+        file: profile.path(index).or(module).map(cut),
         line: function.line,
         col: function.column,
     }
