@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use jitdump::{Tally, printable};
+use jitdump::{Tally, Time, printable};
 
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
-use crate::code::process::SpaceId;
+use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::{Selection, SpaceCounts, TouchedCounts};
 use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
@@ -236,18 +236,37 @@ impl SummaryInput<'_> {
         })
     }
 
+    /// The processes that describe their code, each with the time of the first mapping of a jitdump; 0 if there is none. What
+    /// the process ran before an exec until then described nothing.
+    fn described(&self) -> HashMap<Pid, Time> {
+        let maps = self.recording.maps.iter();
+        let mut described: HashMap<Pid, Time> = maps.map(|map| (map.pid, Time(0))).collect();
+        for found in self.used().iter().map(|used| &used.found) {
+            let mut marked: HashMap<Pid, Time> = HashMap::default();
+            let markers = &self.recording.profile.index.markers;
+            for marker in found.markers.iter().filter_map(|&marker| markers.get(marker)) {
+                let first = marked.entry(marker.pid).or_insert(marker.time);
+                *first = marker.time.min(*first);
+            }
+            for pid in &found.pids {
+                let time = marked.get(pid).copied().unwrap_or(Time(0));
+                let first = described.entry(*pid).or_insert(time);
+                *first = time.min(*first);
+            }
+        }
+        described
+    }
+
     /// Runtimes that describe their code, whose functions most recorded stacks lack.
     fn missing_in_stacks(&self) -> Vec<Diagnostic> {
-        let maps = self.recording.maps.iter().map(|map| map.pid);
-        let described: HashSet<Pid> = self
-            .used()
-            .iter()
-            .flat_map(|used| used.found.pids.clone())
-            .chain(maps)
-            .collect();
+        let described = self.described();
+        let is_described = |space: &AddressSpace| {
+            let first = described.get(&space.pid);
+            first.is_some_and(|&first| first < space.until)
+        };
         let spaces = self.recording.profile.index.processes.iter();
         let counts: Vec<(SpaceId, u64, u64)> = spaces
-            .filter(|(_, space)| described.contains(&space.pid))
+            .filter(|(_, space)| is_described(space))
             .map(|(id, _)| {
                 let counts = self.selection.spaces.get(id);
                 (id, counts.samples.into(), counts.with_jit_frame.into())

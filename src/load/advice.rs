@@ -17,6 +17,9 @@ use crate::units::Pid;
 /// Why there is no option for old versions of CPython.
 pub const PYTHON_TOO_OLD: &str = "its version logs no code; 3.12 and later do";
 
+/// Second number of the first version of CPython 3 that logs code.
+const FIRST_PYTHON: u32 = 12;
+
 /// Whether one of some address spaces, or one that it was forked from, has mapped a file of a runtime.
 pub fn has_runtime(
     profile: &IndexedProfile<'_>,
@@ -95,7 +98,7 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
     let is_too_old = |runtime: &Description| {
         let files = names.iter().filter(|name| runtime.has_file(name));
         let newest = files.filter_map(|name| python_version(name)).max();
-        newest.is_some_and(|newest| newest < 12)
+        newest.is_some_and(|newest| newest < FIRST_PYTHON)
     };
     let run = Description::all().filter(is_run);
     let machine = Machine::of_profile(profile.architecture(), profile.endian);
@@ -117,6 +120,11 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
     .collect()
 }
 
+/// Whether a file is that of a CPython which logs no code.
+fn is_python_too_old(name: &[u8]) -> bool {
+    python_version(name).is_some_and(|version| version < FIRST_PYTHON)
+}
+
 /// Returns the second number of the version of CPython 3 in the name of its program or library.
 fn python_version(name: &[u8]) -> Option<u32> {
     let version = name
@@ -131,7 +139,10 @@ fn python_version(name: &[u8]) -> Option<u32> {
 /// their number of samples, and how many of them have JIT code in their stack.
 pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
-    let mut runtime_of = runtime_finder(profile, |runtime| runtime.stacks.is_some());
+    // Nothing makes old versions log code.
+    let mut runtime_of = runtime_finder(profile, |runtime, name| {
+        runtime.stacks.is_some() && !is_python_too_old(name)
+    });
     for &(space, samples, with) in counts {
         let found = runtime_of(space).and_then(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
@@ -161,19 +172,18 @@ fn are_missing(samples: u64, with: u64) -> bool {
     samples >= MIN_SAMPLES && with < samples / 2
 }
 
-/// Returns what finds the first runtime, among those for which `is_wanted` is true, of which an address space or one
-/// that it was forked from has mapped a file.
+/// Returns what finds the first runtime, among those for which `is_wanted` is true of it and the name of its file, of which an
+/// address space or one that it was forked from has mapped a file.
 pub fn runtime_finder(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
-    is_wanted: impl Fn(&Description) -> bool,
+    is_wanted: impl Fn(&Description, &[u8]) -> bool,
 ) -> impl FnMut(SpaceId) -> Option<&'static Description> {
     finder(&index.processes, move |space| {
-        let mut runtimes = space.maps.iter().filter_map(|map| {
+        space.maps.iter().find_map(|map| {
             let record = index.kept.at(map.record, profile.endian)?;
-            let name = Mmap::parse(&record, profile.endian)?.name;
-            Description::of_file(base_name(name))
-        });
-        runtimes.find(|runtime| is_wanted(runtime))
+            let name = base_name(Mmap::parse(&record, profile.endian)?.name);
+            Description::of_file(name).filter(|runtime| is_wanted(runtime, name))
+        })
     })
 }
 

@@ -291,6 +291,35 @@ fn what_a_process_ran_before_its_exec_is_not_listed() {
     assert_eq!(listed(&said), ["Java"], "{said}");
 }
 
+/// A jitdump describes what its process runs when it maps it, and later. CPython 3.11 can have none.
+#[test]
+fn what_ran_before_an_exec_and_an_old_python_are_not_missed_in_stacks() {
+    for (python, is_replaced, is_missed) in [
+        ("/nowhere/python3.13", false, true),
+        ("/nowhere/python3.11", false, false),
+        ("/nowhere/python3.13", true, false),
+    ] {
+        let mut test = TestProfile::new();
+        test.process(PID, python);
+        for _ in 0..30 {
+            test.sample(PID, PROGRAM);
+        }
+        if is_replaced {
+            test.process(PID, "/nowhere/node");
+        }
+        let path = test.folder.path().join(format!("jit-{PID}.dump"));
+        let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+        let time = test.tick();
+        test.profile
+            .mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), time);
+        dump.load(test.tick(), REGION, 0, b"work", &[0x90; 16]);
+        std::fs::write(&path, dump.bytes).unwrap();
+        test.sample(PID, REGION);
+        let said = said(&test.run(&[]));
+        assert_eq!(has_code(&said, "JI179"), is_missed, "{python}: {said}");
+    }
+}
+
 /// Runtimes leave out some of their stubs.
 #[test]
 fn a_map_that_lacks_little_leads_to_no_options() {

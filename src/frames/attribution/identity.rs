@@ -103,7 +103,7 @@ impl FunctionIdentity {
 /// Returns the name of the runtime that wrote each file: of the last program that its process executed.
 fn runtimes(recording: &Recording<'_>) -> IndexedTable<FileIndex, Option<&'static str>> {
     let processes = &recording.profile.index.processes;
-    let mut of_space = runtime_finder(&recording.profile, |_| true);
+    let mut of_space = runtime_finder(&recording.profile, |_, _| true);
     let mut of_process = |&pid: &Pid| {
         let found = processes.spaces_of(pid).filter_map(|(space, _)| of_space(space));
         found.last().map(|runtime| runtime.name)
