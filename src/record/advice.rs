@@ -42,13 +42,17 @@ const CUT_OFF: [Issue; 3] = [
     Issue::JitdumpUnwindingUnpaired,
 ];
 
-/// Makes notes of the faults at the end of jitdumps if all code has names: programs end their workers by signals.
+/// Makes notes of the faults at the end of jitdumps if all code has names: programs end their workers by signals. So are those
+/// of jitdumps that are still written, which has a message of its own, with another help.
 fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> Vec<Diagnostic> {
     let stacks = &samples.in_stacks;
-    if (samples.named, stacks.named) != (samples.jit, stacks.frames) {
-        return diagnostics;
-    }
-    let is_cut = |diagnostic: &&Diagnostic| diagnostic.issue == Issue::JitdumpCutTail;
+    let is_all_named = (samples.named, stacks.named) == (samples.jit, stacks.frames);
+    // The message is about the file at its path, the faults are those of the copy in the recording.
+    let name = |it: &Diagnostic| it.file.as_ref().map(|file| base_name(file.as_bytes()).to_vec());
+    let is_written = |it: &&Diagnostic| it.issue == Issue::DumpStillWritten && it.field("copy").is_none();
+    let written: BTreeSet<_> = diagnostics.iter().filter(is_written).map(name).collect();
+    let is_cut =
+        |it: &&Diagnostic| it.issue == Issue::JitdumpCutTail && (is_all_named || written.contains(&name(it)));
     let cut: BTreeSet<_> = diagnostics
         .iter()
         .filter(is_cut)
@@ -333,6 +337,32 @@ mod tests {
         // The processes of -p continue.
         plan.command.clear();
         assert_eq!(explained(&plan, ProgramStatus::Stopped, Some(15)), [false; 3]);
+    }
+
+    #[test]
+    fn the_end_of_a_jitdump_that_is_still_written_has_one_message() {
+        let plan = plan("./absent-script", &[]);
+        let in_file = |issue, file: &str| Diagnostic::new(issue).in_file(file.as_ref());
+        let severities = |written: Diagnostic| {
+            let diagnostics = [
+                written,
+                in_file(Issue::JitdumpCutTail, "r/dumps/jit-1.dump"),
+                in_file(Issue::JitdumpUnwindingUnpaired, "r/dumps/jit-1.dump"),
+                in_file(Issue::JitdumpCutTail, "r/dumps/jit-2.dump"),
+            ];
+            let samples = SampleSummary {
+                jit: 7,
+                ..SampleSummary::default()
+            };
+            let advised = plan.advised(&diagnostics, &samples, &Seen::default());
+            advised.iter().map(|it| it.severity).collect::<Vec<_>>()
+        };
+        let (warning, note) = (Severity::Warning, Severity::Note);
+        let written = in_file(Issue::DumpStillWritten, "/srv/jit-1.dump");
+        assert_eq!(severities(written.clone()), [warning, note, note, warning]);
+        // Nothing else says what to do.
+        let written = written.with("copy", "/proc/7/fd/17");
+        assert_eq!(severities(written), [warning; 4]);
     }
 
     #[test]
