@@ -519,6 +519,8 @@ fn there_is_something_to_record() {
         &["record", "--duration", "0", "--", "true"],
         &["record", "--runtime", "cobol", "--", "true"],
         &["record", "-p", "x"],
+        &["record", "--perf-args", "--switch-output=1M", "--", "true"],
+        &["record", "--perf-args", "-z --timestamp-filename", "--", "true"],
         &["record", "--nonsense", "--", "true"],
     ] {
         let output = scene.run(arguments);

@@ -246,8 +246,18 @@ impl RecordArguments {
         if self.command.is_empty() && self.pid.is_empty() && !self.all_cpus && self.cpu.is_none() {
             return Some("nothing to record: add -- and a command, or -p PID for a running process");
         }
+        // perf also takes the start of an option.
+        let renames = |word: &str| word.starts_with("--switch-o") || word.starts_with("--timestamp-f");
+        if self.perf_words().any(renames) {
+            return Some("record reads one perf.data: leave out --switch-output and --timestamp-filename");
+        }
         let is_both = !self.command.is_empty() && !self.pid.is_empty();
         is_both.then_some("-p records running processes; for a time, add --duration in place of a command")
+    }
+
+    /// Returns further arguments for perf.
+    fn perf_words(&self) -> impl Iterator<Item = &str> {
+        self.perf_args.iter().flat_map(|text| text.split_whitespace())
     }
 
     /// Returns the folder to create.
@@ -257,7 +267,6 @@ impl RecordArguments {
 
     /// Returns the options of a recording into a folder.
     fn options(&self, output: PathBuf) -> RecordOptions {
-        let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
         let call_graph = self.g.then(|| "fp".to_owned());
         RecordOptions {
             command: self.command.clone(),
@@ -274,7 +283,7 @@ impl RecordArguments {
                 cpus: self.cpu.clone(),
                 pids: self.pid.clone(),
                 off_cpu: self.off_cpu,
-                arguments: words.map(OsString::from).collect(),
+                arguments: self.perf_words().map(OsString::from).collect(),
             },
             duration: self.duration,
             without_sources: self.no_sources,
