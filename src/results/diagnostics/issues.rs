@@ -331,7 +331,7 @@ with_run_issues! { issues!
         "Other diagnostics have the reasons."
     NoCodeFiles "JI173" Warning "no process in the profile mapped a jitdump or has a perf map; name the files with --jitdump or --perf-map, or record again with the options below"
         "Most JIT runtimes describe their code only on request."
-    NoCodeFilesNorRuntime "JI174" Warning "no process in the profile mapped a jitdump or has a perf map, and none runs a known JIT runtime; name the files with --jitdump or --perf-map"
+    NoCodeFilesNorRuntime "JI174" Warning "no process in the profile mapped a jitdump or has a perf map, and none with samples to name runs a known JIT runtime; name the files with --jitdump or --perf-map"
         "Most JIT runtimes describe their code only on request."
     EnableRuntime "JI175" Warning "{runtime}: {how}"
         "A process of the profile runs this runtime without describing all of its code. The text is the option that makes it do so."
