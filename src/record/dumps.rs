@@ -1,6 +1,7 @@
 //! The files of runtimes, moved into the directory of a recording.
 
 mod ownership;
+mod unmarked;
 mod v8_logs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,7 @@ struct Jitdumps<'a> {
 }
 
 impl Collection<'_> {
-    /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
+    /// Moves the jitdumps that processes have mapped, and perf maps of those in a profile. Files of processes that still run,
     /// that existed before, or whose owner is another user or unknown, are copied.
     ///
     /// A file that cannot be moved or copied stays, and is reported; injection may find it there. Also returns the paths
@@ -94,7 +95,8 @@ impl Collection<'_> {
         let mut collected = Vec::new();
         let mut untouched = BTreeSet::new();
         let mut log_folders = LogFolders::default();
-        for marker in &index.markers {
+        let unmarked = self.unmarked(index);
+        for marker in index.markers.iter().chain(&unmarked) {
             let path = Path::new(OsStr::from_bytes(&marker.path));
             let pid = pid_in_name(base_name(&marker.path));
             if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
@@ -106,7 +108,7 @@ impl Collection<'_> {
             at_path,
             elsewhere,
             mut file_ids,
-        } = self.jitdumps(index);
+        } = self.jitdumps(index, &unmarked);
         for (path, marker) in at_path {
             let pid = marker.pid;
             // Below another root directory, its path here is not that in the profile.
@@ -176,7 +178,7 @@ impl Collection<'_> {
     }
 
     /// Finds the jitdumps outside of the folder that markers lead to.
-    fn jitdumps<'i>(&self, index: &'i ProfileIndex) -> Jitdumps<'i> {
+    fn jitdumps<'i>(&self, index: &'i ProfileIndex, unmarked: &'i [FileMarker]) -> Jitdumps<'i> {
         let namespace = fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino());
         let is_here = |marker: &FileMarker| {
             let theirs = index.mount_namespaces.get(&marker.pid).copied();
@@ -184,13 +186,9 @@ impl Collection<'_> {
         };
         let mut known = BTreeSet::new();
         let mut jitdumps = Jitdumps::default();
-        let mut markers: Vec<&FileMarker> = index.markers.iter().collect();
+        let mut markers: Vec<&FileMarker> = index.markers.iter().chain(unmarked).collect();
         // Of the processes that share a file, the one that wrote it.
-        let is_foreign = |marker: &&FileMarker| {
-            let number = pid_in_name(base_name(&marker.path));
-            !number.is_some_and(|number| self.has_id(marker.pid, number))
-        };
-        markers.sort_by_cached_key(is_foreign);
+        markers.sort_by_cached_key(|marker| !self.is_writer(marker));
         for marker in markers {
             let path = path_of(marker);
             if !path.is_absolute() || path.starts_with(self.dumps.path()) {

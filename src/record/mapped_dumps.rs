@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jitdump::internals::format::marker::is_dump_name;
 use rustix::process::geteuid;
@@ -49,6 +49,12 @@ impl SeenDumps {
             self.kept += usize::from(file.is_some());
             self.by_process.insert((pid, inode), (path, file));
         }
+    }
+
+    /// Iterates over their processes, inodes and paths.
+    pub fn all(&self) -> impl Iterator<Item = (Pid, u64, &Path)> {
+        let all = self.by_process.iter();
+        all.map(|(&(pid, inode), (path, _))| (Pid(pid), inode, &**path))
     }
 
     /// Returns the path of the jitdump with an inode of a process, and the file if it is kept; `None` if it was not seen.
