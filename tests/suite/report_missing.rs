@@ -44,6 +44,24 @@ fn kernel_time_is_missing_whatever_samples_are_selected() {
     }
 }
 
+/// A broken chain of frame pointers leads anywhere.
+#[test]
+fn callers_in_unknown_code_are_missing() {
+    let folder = scratch();
+    let profile = folder.path().join("perf.data");
+    let mut writer = recorded(folder.path(), &["work", "caller"]);
+    let (work, caller, unknown) = (address(0), address(1) + 9, 0x1234_0000);
+    for chain in [&[work][..], &[work, caller], &[work, unknown, caller], &[unknown]] {
+        writer.sample(PID, 1000, chain, None);
+    }
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let ran = run(&["report", "--json", tools::text(&profile)]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    for count in ["unknown", "unknown_callers"] {
+        assert_eq!(report["missing"][count], 1, "{count}");
+    }
+}
+
 #[test]
 fn without_samples_there_is_no_table() {
     let profile = capture::profile("node20");

@@ -27,6 +27,7 @@ impl LossCounts {
             unnamed,
             without_symbol,
             unknown,
+            unknown_callers,
             without_kernel: _,
             unwound: _,
             cut,
@@ -42,6 +43,7 @@ impl LossCounts {
             (&mut own.unnamed, unnamed),
             (&mut own.without_symbol, without_symbol),
             (&mut own.unknown, unknown),
+            (&mut own.unknown_callers, unknown_callers),
             (&mut own.cut, cut),
             (&mut own.deferred, deferred),
             (&mut own.truncated, truncated),
@@ -114,6 +116,8 @@ pub struct Losses {
     pub without_symbol: u64,
     /// Samples in nothing that is known.
     pub unknown: u64,
+    /// Stacks with callers in nothing that is known.
+    pub unknown_callers: u64,
     /// Whether no event of time or cycles counts in the kernel.
     pub without_kernel: bool,
     /// Stacks that were unwound.
@@ -163,6 +167,11 @@ impl Losses {
                 "samples in files without a symbol",
             ),
             of(self.unknown, self.samples, "samples in unknown code"),
+            of(
+                self.unknown_callers,
+                self.samples,
+                "stacks with callers in unknown code",
+            ),
             self.without_kernel.then(|| "kernel time not recorded".to_owned()),
             match self.unwound {
                 0 => of(
@@ -201,7 +210,8 @@ impl Losses {
     pub fn text(&self) -> String {
         match self.parts() {
             parts if parts.is_empty() => {
-                "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned()
+                "nothing: no sample lost, all sampled code named, kernel time recorded, no stack cut"
+                    .to_owned()
             }
             parts => parts.join("; "),
         }

@@ -234,6 +234,7 @@ pub fn walk<V: SampleVisitor>(
         tree,
         threads,
         counts: recorded,
+        ..
     } = collected;
     let mut counts = vec![LossCounts::default(); events.len()];
     for (event, of_event) in &recorded {

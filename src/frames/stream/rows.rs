@@ -117,6 +117,8 @@ pub struct Collected {
     pub threads: Interner<ThreadKey, ThreadIndex>,
     /// Counts of all samples of each event.
     pub counts: BTreeMap<u32, LossCounts>,
+    /// For each of the first nodes of the tree, whether a caller is unknown code.
+    with_unknown_caller: IndexedTable<NodeIndex, bool>,
 }
 
 impl Collected {
@@ -126,7 +128,20 @@ impl Collected {
             tree: CallTree::of_profile(bytes),
             threads: Interner::default(),
             counts: BTreeMap::default(),
+            with_unknown_caller: IndexedTable::default(),
         }
+    }
+
+    /// Whether a caller in a stack is unknown code.
+    fn has_unknown_caller(&mut self, node: NodeIndex) -> bool {
+        let known = self.with_unknown_caller.len();
+        for new in self.tree.nodes.iter().skip(known) {
+            let has_unknown = new.caller().is_some_and(|caller| {
+                self.with_unknown_caller[caller] || self.tree.nodes[caller].frame.code == FrameCode::Unknown
+            });
+            self.with_unknown_caller.push(has_unknown);
+        }
+        self.with_unknown_caller[node]
     }
 
     /// Calls `consumer` with the samples that walks have seen since the last time, in file order.
@@ -180,6 +195,10 @@ impl Collected {
                     self.tree.root(FrameAddress { code, offset: 0 })
                 }
             });
+            if stack.is_some_and(|stack| self.has_unknown_caller(stack)) {
+                let counts = self.counts.entry(sample.event).or_default();
+                counts.losses.unknown_callers += 1;
+            }
             let sample = Sample {
                 thread,
                 stack: stack.map(|NodeIndex(stack)| StackIndex(stack)),
