@@ -248,6 +248,7 @@ impl RowGroups {
             path: row.file.clone().or_else(|| row.module.clone()),
             line: function.line,
             column: function.column,
+            ..RowKey::default()
         };
         self.row(key, row)
     }

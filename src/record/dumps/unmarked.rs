@@ -81,7 +81,7 @@ mod tests {
                 started,
                 is_own: true,
             };
-            let (collected, left_out) = collection.run(&index);
+            let (collected, left_out, _) = collection.run(&index);
             assert!(left_out.is_empty(), "{left_out:?}");
             let left = fs::read_dir(&work).unwrap().count();
             assert_eq!((left, collected.len()), expected, "{number}");
