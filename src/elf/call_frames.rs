@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
-    FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection,
-    Vendor,
+    FrameDescriptionEntry, LittleEndian, Reader, UnwindContext, UnwindExpression, UnwindOffset,
+    UnwindSection, Vendor,
 };
 use jitdump::{Address, AddressRange, ByteOrder};
 
@@ -33,6 +33,10 @@ const MAX_RULES: usize = 256 << 10;
 
 /// Maximum size of an expression in bytes.
 const MAX_EXPRESSION: usize = 256;
+
+/// Maximum number of bytes of entries, with their common parts, that are evaluated for each byte of a section. Compilers' entries
+/// are disjoint, and their common parts have some 20 bytes; an index in a crafted file can lead to one entry a million times.
+const EVALUATED_PER_BYTE: usize = 8;
 
 /// Highest register number that is tracked: AArch64's stack pointer.
 pub const MAX_REGISTER: u16 = 32;
@@ -225,7 +229,7 @@ impl CallFrames {
     pub fn read(section: FrameSection, header: Option<FrameHeader>, memory: &FileMemory<'_>) -> Option<Self> {
         let indexed = header.and_then(|header| header.entries(&section, memory));
         if let Some(entries) = indexed {
-            return Some(Self { section, entries });
+            return Some(Self::new(section, entries));
         }
         Self::read_all(section, memory)
     }
@@ -245,10 +249,18 @@ impl CallFrames {
         let entries = entries
             .into_iter()
             .map(|(range, offset)| SectionEntry::new(range.start, offset));
-        Some(Self {
-            section,
-            entries: entries.collect(),
-        })
+        Some(Self::new(section, entries.collect()))
+    }
+
+    /// Leaves out entries after those that may be evaluated.
+    fn new(section: FrameSection, mut entries: Vec<SectionEntry>) -> Self {
+        let most = section.bytes.len().saturating_mul(EVALUATED_PER_BYTE);
+        let mut evaluated = 0usize;
+        entries.retain(|entry| {
+            evaluated = evaluated.saturating_add(section.evaluated_size(entry.offset));
+            evaluated <= most
+        });
+        Self { section, entries }
     }
 
     /// Returns the size in memory in bytes, without rows.
@@ -380,8 +392,23 @@ impl FrameSection {
             .set_text(self.text.0)
     }
 
+    /// Returns the number of bytes that are read to evaluate the entry at an offset: its size, and that of its common part; 0 if
+    /// that exceeds a limit, or there is none.
+    fn evaluated_size(&self, offset: usize) -> usize {
+        let bases = self.bases();
+        let sizes = match self.kind {
+            SectionKind::EhFrame => sizes(&self.eh_frame(), self.slice(), &bases, offset.into()),
+            SectionKind::DebugFrame => sizes(&self.debug_frame(), self.slice(), &bases, offset.into()),
+        };
+        let sizes = sizes.filter(|&(entry, cie)| entry <= MAX_ENTRY && cie <= MAX_CIE);
+        sizes.map_or(0, |(entry, cie)| entry.saturating_add(cie))
+    }
+
     /// Evaluates the entry at an offset.
     fn evaluate(&self, offset: usize, room: &RuleRoom) -> Option<EntryRows> {
+        if self.evaluated_size(offset) == 0 {
+            return None;
+        }
         let bases = self.bases();
         match self.kind {
             SectionKind::EhFrame => {
@@ -398,16 +425,27 @@ impl FrameSection {
     }
 }
 
-/// Evaluates the rows of an entry.
+/// Returns the sizes of an entry of a section with this content, and of its common part, neither of which is parsed.
+fn sizes<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    content: Slice<'a>,
+    bases: &BaseAddresses,
+    offset: S::Offset,
+) -> Option<(usize, usize)> {
+    let entry = section.partial_fde_from_offset(bases, offset).ok()?;
+    let mut cie = content;
+    cie.skip(UnwindOffset::into(entry.cie_offset())).ok()?;
+    let (cie_size, _) = cie.read_initial_length().ok()?;
+    Some((entry.entry_len(), cie_size))
+}
+
+/// Evaluates the rows of an entry. Those of one that fails have taken their room, too.
 fn rows<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     bases: &BaseAddresses,
     fde: &FrameDescriptionEntry<Slice<'a>>,
     room: &RuleRoom,
 ) -> Option<EntryRows> {
-    if fde.entry_len() > MAX_ENTRY || fde.cie().entry_len() > MAX_CIE {
-        return None;
-    }
     let mut found = EntryRows {
         range: AddressRange::new(Address(fde.initial_address()), fde.len())?,
         rows: Vec::new(),
@@ -419,6 +457,7 @@ fn rows<'a, S: UnwindSection<Slice<'a>>>(
     let mut context = UnwindContext::new();
     let mut table = fde.rows(section, bases, &mut context).ok()?;
     while let Some(row) = table.next_row().ok()? {
+        let before = found.size();
         let cfa = match row.cfa() {
             gimli::CfaRule::RegisterAndOffset { register, offset } => CfaRule::Register(register.0, *offset),
             gimli::CfaRule::Expression(expression) => {
@@ -438,11 +477,11 @@ fn rows<'a, S: UnwindSection<Slice<'a>>>(
             cfa,
             rules: start..found.rules.len(),
         });
+        room.take(found.size().saturating_sub(before))?;
         if found.size() > MAX_RULES {
             return None;
         }
     }
-    room.take(found.size())?;
     // A DW_CFA_set_loc can go backwards in a damaged entry.
     found.rows.is_sorted_by_key(|row| row.start).then_some(found)
 }
@@ -494,72 +533,4 @@ impl EntryRows {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::elf::testing::{START, frames, frames_after};
-
-    #[test]
-    fn rules_are_those_of_the_last_row_before_an_address() {
-        // advance 4; CFA is rsp + 16
-        let frames = frames(&[0x44, 0x0e, 16]);
-        let room = RuleRoom::default();
-        let offset = |address| match frames.at(Address(address), &room)?.cfa {
-            CfaRule::Register(7, offset) => Some(*offset),
-            _ => None,
-        };
-        let found = [
-            START - 1,
-            START,
-            START + 3,
-            START + 4,
-            START + 0xff,
-            START + 0x100,
-        ]
-        .map(offset);
-        assert_eq!(found, [None, Some(8), Some(8), Some(16), Some(16), None]);
-        let rules = frames.at(Address(START), &room).unwrap();
-        assert!(matches!(rules.registers, [(16, RegisterRule::Offset(-8))]));
-        assert_eq!((rules.return_address, rules.is_signal), (16, false));
-    }
-
-    #[test]
-    fn registers_up_to_32_have_rules_and_others_have_none() {
-        // Registers 32 and 33 are at CFA - 16.
-        let frames = frames(&[0x80 | 32, 2, 0x80 | 33, 2]);
-        let rules = frames.at(Address(START), &RuleRoom::default()).unwrap();
-        let mut registers: Vec<u16> = rules.registers.iter().map(|(register, _)| *register).collect();
-        registers.sort_unstable();
-        assert_eq!(registers, [16, 32]);
-    }
-
-    #[test]
-    fn entries_have_rules_after_a_common_part_of_up_to_4096_bytes() {
-        let room = RuleRoom::default();
-        let has_rules = |cie_size| frames_after(cie_size, &[]).at(Address(START), &room).is_some();
-        assert!(has_rules(4096));
-        assert!(!has_rules(4097));
-    }
-
-    #[test]
-    fn entries_beyond_the_limits_have_no_rules() {
-        let room = RuleRoom::default();
-        let has_rules = |instructions: &[u8], room| frames(instructions).at(Address(START), room).is_some();
-        assert!(has_rules(&vec![0; (64 << 10) - 100], &room));
-        assert!(!has_rules(&vec![0; 64 << 10], &room));
-        // Rules for 30 registers, and as many rows as there is space for.
-        let mut many: Vec<u8> = (0..30).flat_map(|register| [0x80 | register, 1]).collect();
-        many.resize(many.len() + (256 << 10) / 40, 0x40);
-        assert!(has_rules(&many, &room));
-        many.resize(many.len() + (256 << 10) / 30, 0x40);
-        assert!(!has_rules(&many, &room));
-        // The value of a register is an expression of this size.
-        let with_expression = |size: usize| {
-            let mut instructions = vec![0x16, 3, (size & 0x7f) as u8 | 0x80, (size >> 7) as u8];
-            instructions.resize(4 + size, 0x96);
-            instructions
-        };
-        assert!(has_rules(&with_expression(256), &room));
-        assert!(!has_rules(&with_expression(257), &room));
-        assert!(!has_rules(&[], &RuleRoom(AtomicU64::new(1))), "there is no room");
-    }
-}
+mod tests;
