@@ -30,6 +30,8 @@ pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayE
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 #[cfg(feature = "record")]
 pub use find::access::MANIFEST;
+#[cfg(feature = "native")]
+pub(crate) use find::access::led_by;
 #[cfg(feature = "record")]
 pub(crate) use find::folders::RUNTIME_FILES;
 #[cfg(feature = "record")]

@@ -8,16 +8,16 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::bytes::{base_name, hex_digits};
 use crate::elf::limited_reads::MemoryRoom;
-use crate::files::OpenFile;
-use crate::files::Reach;
 use crate::files::input_file::memory_size;
 use crate::files::objects::{build_id_cache, store};
 use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::stdio::is_standard;
 use crate::files::walk::{self, Scope};
+use crate::files::{FileOrigin, OpenFile, Reach};
 use crate::frames::native::modules::Module;
-use crate::load::LoadOptions;
+use crate::load::{LoadOptions, led_by};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Finds files of modules.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct NativeFiles {
     root: Option<PathBuf>,
     /// Folder of the profile; `None` for standard input.
     folder: Option<PathBuf>,
+    /// Whether files of all users are used.
+    is_blind: bool,
     /// Memory for the contents of all files.
     pub memory: MemoryRoom,
 }
@@ -44,6 +46,7 @@ impl NativeFiles {
             reach: options.reach(),
             root: options.symfs.clone(),
             folder: profile_folder(options),
+            is_blind: options.force,
             memory: MemoryRoom::new(max_memory()),
         }
     }
@@ -132,6 +135,20 @@ impl NativeFiles {
     /// original, and if others could lead to any file.
     pub fn author(&self, file: &OpenFile) -> Option<u32> {
         (!is_in_cache(file) && is_where_it_seems(file)).then_some(file.origin().owner)
+    }
+
+    /// Rejects a file that a module's file refers to if a user other than `author`, who wrote that file, could have put it, or a
+    /// link to it, into a folder like `/tmp`. IDs of builds keep nobody from that: everybody can read them.
+    pub fn check_companion(&self, file: &FileOrigin, author: Option<u32>) -> Result<(), Diagnostic> {
+        let mut owners = file.trail.sticky_owners.iter();
+        let stranger = owners.find(|&&owner| !is_trusted(owner) && Some(owner) != author);
+        match stranger.filter(|_| !self.is_blind) {
+            None => Ok(()),
+            Some(&owner) if owner == file.owner => {
+                Err(Diagnostic::new(Issue::OtherOwner).with("user", owner))
+            }
+            Some(&owner) => Err(led_by(owner, file)),
+        }
     }
 
     /// Whether a file is a copy in a cache: files of builds that perf has seen, or that debuginfod has downloaded.
@@ -239,6 +256,38 @@ mod tests {
             let copy =
                 OpenFile::from_file(fs::File::open(&path).unwrap(), &cache.join(".build-id/00/11/elf"));
             assert_eq!(files.author(&copy.unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn what_strangers_put_into_folders_like_tmp_is_not_used() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let opened = OpenFile::open(file.path()).unwrap();
+        let me = opened.origin().owner;
+        let (stranger, other) = (me + 1, me + 2);
+        let rejected = |owner, sticky_owners: &[u32], author, force| {
+            let mut file = opened.origin().clone();
+            (file.owner, file.trail.sticky_owners) = (owner, sticky_owners.to_vec());
+            let files = NativeFiles::new(&LoadOptions {
+                force,
+                ..LoadOptions::default()
+            });
+            let checked = files.check_companion(&file, author);
+            checked.err().map(|rejected| rejected.issue)
+        };
+        let cases: [(u32, &[u32], Option<u32>, Option<Issue>); 7] = [
+            (me, &[0, me], None, None),
+            (stranger, &[], Some(me), None),
+            (stranger, &[stranger], Some(stranger), None),
+            (stranger, &[me, stranger], Some(me), Some(Issue::OtherOwner)),
+            (stranger, &[stranger], Some(other), Some(Issue::OtherOwner)),
+            (stranger, &[stranger], None, Some(Issue::OtherOwner)),
+            (me, &[stranger, me], Some(me), Some(Issue::LinkOwner)),
+        ];
+        for (owner, sticky_owners, author, expected) in cases {
+            let found = rejected(owner, sticky_owners, author, false);
+            assert_eq!(found, expected, "{owner} {sticky_owners:?} {author:?}");
+            assert_eq!(rejected(owner, sticky_owners, author, true), None);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Lines and inlined calls of executables and libraries, from files that this machine has.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gimli::DwoId;
 use jitdump::AddressRange;
@@ -31,6 +32,8 @@ pub struct NativeLines<'a> {
     contents: ModuleContents<'a, LineReader>,
     /// Number of damaged compile units.
     damaged: AtomicU64,
+    /// Files of other users that were not used, by device and inode.
+    rejected: Mutex<BTreeMap<(u64, u64), Diagnostic>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +83,7 @@ impl<'a> NativeLines<'a> {
             files,
             contents: ModuleContents::new(modules, files, LineReader),
             damaged: AtomicU64::new(0),
+            rejected: Mutex::default(),
         }
     }
 
@@ -132,7 +136,11 @@ impl<'a> NativeLines<'a> {
     pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
         let damaged = self.damaged.load(Ordering::Relaxed);
         let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
-        self.contents.refused("lines").into_iter().chain(damaged)
+        let rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rejected: Vec<Diagnostic> = rejected.values().cloned().collect();
+        rejected.sort_by(|one, other| one.file.cmp(&other.file));
+        let refused = self.contents.refused("lines");
+        refused.into_iter().chain(damaged).chain(rejected)
     }
 }
 
@@ -183,9 +191,15 @@ impl CompanionReader<'_, '_> {
         files.collect()
     }
 
-    /// Reads a file that the author of those before may read.
+    /// Reads a file that the author of those before may read, unless a stranger may have put it there.
     fn read(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
         let native = self.native;
+        if let Err(rejected) = native.files.check_companion(file.origin(), self.author) {
+            let mut all = native.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(file.file_id())
+                .or_insert_with(|| rejected.in_file(file.path()));
+            return None;
+        }
         let author = native.files.author(file);
         if !self.may_read(file, author) {
             return None;

@@ -133,7 +133,7 @@ fn noted_owners(profile: &Path) -> Option<BTreeMap<u32, u32>> {
 }
 
 /// Returns why a file is not used to which a user leads who is not its owner.
-fn led_by(user: u32, file: &FileOrigin) -> Diagnostic {
+pub fn led_by(user: u32, file: &FileOrigin) -> Diagnostic {
     let target = file.trail.target.as_ref().unwrap_or(&file.path);
     let rejected = Diagnostic::new(Issue::LinkOwner).with("user", user);
     rejected.with("target", printable_path(target))

@@ -70,6 +70,8 @@ pub struct Trail {
     /// the group of a folder are left out: in most cases, it is the group of one user. In a folder like `/tmp`, others can
     /// create files and links to files, but not replace folders of somebody else.
     pub is_shared: bool,
+    /// User IDs of the owners of what was passed directly in folders like `/tmp`: links, folders and the file itself, each once.
+    pub sticky_owners: Vec<u32>,
     /// Whether a folder on the way is closed to users other than its owner and group.
     pub is_closed: bool,
     /// Whether the way starts in the working directory. The folders above it are not looked at.
@@ -146,14 +148,17 @@ struct FolderWalk {
     bounds: Bounds,
     may_use_proc: bool,
     links: u32,
+    /// Whether the present folder is one like `/tmp`.
+    is_sticky: bool,
     trail: Trail,
 }
 
 impl FolderWalk {
     /// Returns the file at the end of a path, with what was passed on the way.
-    fn finish(self, found: Option<File>, shown: &Path) -> io::Result<OpenFile> {
+    fn finish(mut self, found: Option<File>, shown: &Path) -> io::Result<OpenFile> {
         let file = found.ok_or(io::ErrorKind::IsADirectory)?;
         let mut file = OpenFile::from_file(file, shown)?;
+        self.note_owner(file.origin.owner);
         file.origin.trail = self.trail;
         if !file.origin.trail.link_owners.is_empty() {
             let number = file.file.as_raw_fd();
@@ -177,6 +182,7 @@ impl FolderWalk {
         }
         if self.folders.is_empty() && !path.has_root() {
             self.push(rustix::fs::openat(CWD, ".", PATH_FLAGS, Mode::empty())?);
+            self.is_sticky = is_sticky(&rustix::fs::fstat(self.here()?)?);
             self.trail.starts_here = true;
         }
         let mut remaining = steps(path)?;
@@ -208,6 +214,7 @@ impl FolderWalk {
             other => other?,
         };
         let stat = rustix::fs::fstat(&found)?;
+        self.note_owner(stat.st_uid);
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return self.go_to(found, &stat, name, OFlags::NOFOLLOW);
         }
@@ -245,9 +252,9 @@ impl FolderWalk {
     ) -> io::Result<Option<File>> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let is_sticky = stat.st_mode & STICKY != 0;
+                self.is_sticky = is_sticky(stat);
                 let is_open = stat.st_mode & OTHERS_WRITE != 0;
-                self.trail.is_shared |= !is_trusted(stat.st_uid) || is_open && !is_sticky;
+                self.trail.is_shared |= !is_trusted(stat.st_uid) || is_open && !self.is_sticky;
                 self.trail.is_closed |= stat.st_mode & OTHERS_SEARCH == 0;
                 self.push(found);
                 Ok(None)
@@ -266,6 +273,7 @@ impl FolderWalk {
             Bounds::Root => self.folders.truncate(1),
             Bounds::Beneath => return Err(outside()),
         }
+        self.is_sticky = is_sticky(&rustix::fs::fstat(self.here()?)?);
         Ok(())
     }
 
@@ -277,7 +285,15 @@ impl FolderWalk {
             Bounds::Root => {}
             Bounds::Beneath => return Err(outside()),
         }
+        self.is_sticky = is_sticky(&rustix::fs::fstat(self.here()?)?);
         Ok(())
+    }
+
+    /// Notes the owner of what was found in the present folder.
+    fn note_owner(&mut self, owner: u32) {
+        if self.is_sticky && !self.trail.sticky_owners.contains(&owner) {
+            self.trail.sticky_owners.push(owner);
+        }
     }
 
     fn push(&mut self, folder: OwnedFd) {
@@ -294,6 +310,11 @@ impl FolderWalk {
     fn open_here(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
         Ok(rustix::fs::openat(self.here()?, name, flags, Mode::empty())?)
     }
+}
+
+/// Whether everybody can create files in a folder, but not replace those of others, as in `/tmp`.
+fn is_sticky(folder: &Stat) -> bool {
+    folder.st_mode & STICKY != 0 && folder.st_mode & OTHERS_WRITE != 0
 }
 
 /// Whether the working directory, or one above it, is closed to other users, or not known.
@@ -461,6 +482,35 @@ mod tests {
                 expected,
                 "{mode:o}"
             );
+        }
+    }
+
+    #[test]
+    fn owners_in_folders_like_tmp_are_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("inside");
+        fs::create_dir_all(inside.join("deep")).unwrap();
+        fs::write(inside.join("deep/file"), "").unwrap();
+        fs::write(inside.join("file"), "").unwrap();
+        symlink("deep/file", inside.join("link")).unwrap();
+        let me = fs::metadata(&inside).unwrap().uid();
+        for (mode, path, is_noted) in [
+            (0o755, "file", false),
+            (0o777, "file", false),
+            (0o1775, "file", false),
+            (0o1777, "file", true),
+            (0o1777, "deep/file", true),
+            (0o1777, "deep/../file", true),
+            (0o1777, "link", true),
+        ] {
+            fs::set_permissions(&inside, fs::Permissions::from_mode(mode)).unwrap();
+            // From a folder that may itself be in `/tmp`.
+            let mut walk = FolderWalk::default();
+            walk.push(rustix::fs::open(folder.path(), PATH_FLAGS, Mode::empty()).unwrap());
+            let found = walk.follow(&Path::new("inside").join(path)).unwrap();
+            assert!(found.is_some());
+            let owners = &walk.trail.sticky_owners;
+            assert_eq!(*owners, vec![me; usize::from(is_noted)], "{mode:o} {path}");
         }
     }
 
