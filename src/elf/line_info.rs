@@ -181,8 +181,9 @@ impl LineInfo {
 
     /// Returns the number of reads that all files may need.
     fn reads(&self, companions: &Companions) -> Cell<u64> {
-        // A package has many compile units.
+        // A file can have many compile units.
         let mut split: Vec<&Arc<Self>> = companions.split.iter().map(|(_, file)| file).collect();
+        split.sort_unstable_by_key(|&file| Arc::as_ptr(file));
         split.dedup_by(|&mut one, &mut other| Arc::ptr_eq(one, other));
         let others = companions.supplementary.iter().chain(split);
         let size = others.map(|file| file.size).fold(self.size, u64::saturating_add);
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_counts_once_however_many_units_it_has() {
+    fn a_file_counts_once_however_many_units_it_has() {
         let file = |size| LineInfo {
             build_id: Vec::new(),
             sections: Sections::One(DwarfSections::default()),
@@ -249,15 +250,15 @@ mod tests {
             endian: RunTimeEndian::Little,
             supplementary: None,
         };
-        let package = Arc::new(file(1 << 20));
+        let files = [(); 2].map(|()| Arc::new(file(1 << 20)));
         let reads = |units: u64| {
             let companions = Companions {
                 supplementary: None,
-                split: (0..units).map(|id| (DwoId(id), package.clone())).collect(),
+                split: (0..units).map(DwoId).zip(files.iter().cloned().cycle()).collect(),
             };
             file(0).reads(&companions).get()
         };
-        assert!(reads(1) > reads(0));
-        assert_eq!(reads(1000), reads(1));
+        assert!(reads(1) > reads(0) && reads(2) > reads(1));
+        assert_eq!(reads(1000), reads(2));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gimli::DwoId;
 use jitdump::AddressRange;
 
+use crate::collections::hash::HashMap;
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::{Companions, LineInfo, SupplementaryFile};
 use crate::files::OpenFile;
@@ -101,6 +102,7 @@ impl<'a> NativeLines<'a> {
             native: self,
             author: content.author,
             room: MAX_COMPANIONS,
+            known: HashMap::default(),
         };
         let companions = Companions {
             supplementary: reader.supplementary(&lines, &content.path),
@@ -151,6 +153,8 @@ struct CompanionReader<'l, 'a> {
     author: Option<u32>,
     /// Number of bytes that are left for their sections.
     room: u64,
+    /// Those that were read, by device and inode; `None` for those that are not used. Many compile units can name one.
+    known: HashMap<(u64, u64), Option<Arc<LineInfo>>>,
 }
 
 impl CompanionReader<'_, '_> {
@@ -204,14 +208,28 @@ impl CompanionReader<'_, '_> {
         if !self.may_read(file, author) {
             return None;
         }
-        let lines = native.contents.read_other_once(file, build_id)?;
+        let lines = match self.known.get(&file.file_id()) {
+            Some(known) => known.clone()?,
+            None => {
+                let lines = self.read_new(file, build_id);
+                self.known.insert(file.file_id(), lines.clone());
+                lines?
+            }
+        };
+        let is_own = author == self.author;
+        self.author = self.author.filter(|_| is_own || author.is_some_and(is_trusted));
+        Some(lines)
+    }
+
+    /// Reads a file if there is room for its sections.
+    fn read_new(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
+        let contents = &self.native.contents;
+        let lines = contents.read_other_once(file, build_id)?;
         let Some(room) = self.room.checked_sub(lines.size) else {
-            native.contents.refuse();
+            contents.refuse();
             return None;
         };
         self.room = room;
-        let is_own = author == self.author;
-        self.author = self.author.filter(|_| is_own || author.is_some_and(is_trusted));
         Some(lines)
     }
 
@@ -225,8 +243,36 @@ impl CompanionReader<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use object::{Architecture, BinaryFormat, Endianness, SectionKind, write};
+
     use super::*;
     use crate::load::LoadOptions;
+
+    #[test]
+    fn a_file_that_many_compile_units_name_is_read_and_counted_once() {
+        let mut file = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let id = file.add_section(Vec::new(), b".debug_info.dwo".to_vec(), SectionKind::Debug);
+        file.append_section_data(id, &[0; 100], 1);
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.dwo", "b.dwo"].map(|name| folder.path().join(name));
+        std::fs::write(&first, file.write().unwrap()).unwrap();
+        std::fs::hard_link(&first, &second).unwrap();
+        let (modules, files) = (Modules::default(), NativeFiles::new(&LoadOptions::default()));
+        let native = NativeLines::new(&modules, &files);
+        let mut reader = CompanionReader {
+            native: &native,
+            author: Some(0),
+            room: 150,
+            known: HashMap::default(),
+        };
+        let mut read = |path| reader.read(&OpenFile::open(path).unwrap(), None).unwrap();
+        let lines = read(&first);
+        for _ in 0..100 {
+            assert!(Arc::ptr_eq(&read(&second), &lines));
+        }
+        assert_eq!(reader.room, 50);
+        assert!(native.diagnostics().next().is_none());
+    }
 
     #[test]
     fn files_of_an_unknown_author_lead_to_public_files_only() {
@@ -248,6 +294,7 @@ mod tests {
                 native: &lines,
                 author: before,
                 room: 0,
+                known: HashMap::default(),
             };
             assert_eq!(reader.may_read(&file, author), is_read, "{before:?} {author:?}");
         }
