@@ -8,6 +8,7 @@
 mod attributes;
 mod counted_reader;
 mod debug_files;
+mod other_units;
 mod search;
 mod wanted;
 

@@ -119,18 +119,26 @@ fn crafted(abbreviations: &[u8], entries: &[u8], ranges: &[u8]) -> Vec<u8> {
 
 /// As [`crafted`], with more sections.
 fn crafted_with(abbreviations: &[u8], entries: &[u8], more: &[(&[u8], &[u8])]) -> Vec<u8> {
+    crafted_units(abbreviations, &[(0, entries)], more)
+}
+
+/// As [`crafted_with`], with several units: the offset of the abbreviations of each, and its entries.
+fn crafted_units(abbreviations: &[u8], units: &[(u32, &[u8])], more: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut file = object::write::Object::new(
         object::BinaryFormat::Elf,
         object::Architecture::X86_64,
         object::Endianness::Little,
     );
-    let mut unit = Vec::new();
-    unit.extend_from_slice(&4_u16.to_le_bytes());
-    unit.extend_from_slice(&0_u32.to_le_bytes());
-    unit.push(8);
-    unit.extend_from_slice(entries);
-    let length = (unit.len() as u32).to_le_bytes();
-    let info = [&length[..], &unit].concat();
+    let mut info = Vec::new();
+    for (abbreviations, entries) in units {
+        let mut unit = Vec::new();
+        unit.extend_from_slice(&4_u16.to_le_bytes());
+        unit.extend_from_slice(&abbreviations.to_le_bytes());
+        unit.push(8);
+        unit.extend_from_slice(entries);
+        info.extend_from_slice(&(unit.len() as u32).to_le_bytes());
+        info.extend_from_slice(&unit);
+    }
     let own = [(&b".debug_abbrev"[..], abbreviations), (b".debug_info", &info)];
     for (name, content) in own.into_iter().chain(more.iter().copied()) {
         let id = file.add_section(Vec::new(), name.to_vec(), object::SectionKind::Debug);
@@ -356,6 +364,74 @@ fn are_read_with_schemes(files: u32, attributes: usize) -> bool {
 fn attributes_without_bytes_count_for_each_file_with_a_scheme() {
     assert!(are_read_with_schemes(2000, 0));
     assert!(!are_read_with_schemes(2000, 2000));
+}
+
+/// Whether inlined functions are read, each in a unit of its own that has so many other abbreviations. The tables of these units
+/// overlap, and begin at different abbreviations, or are one.
+fn are_read_from_units(units: u16, others: u16, overlap: bool) -> bool {
+    let origin = (gimli::DW_AT_abstract_origin, gimli::DW_FORM_ref_addr);
+    let own = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &RANGE),
+        abbreviation(3, gimli::DW_TAG_inlined_subroutine, &[RANGE[0], RANGE[1], origin]),
+        vec![0],
+    ]
+    .concat();
+    let code = |number: u16| [(number & 0x7f) as u8 | 0x80, (number >> 7) as u8];
+    let [root, function] = [code(others + 1), code(others + 2)];
+    let tag = gimli::DW_TAG_subprogram.0 as u8;
+    let mut abbreviations = own.clone();
+    for number in 1..=others {
+        abbreviations.extend([&code(number)[..], &[tag, 0, 0, 0]].concat());
+    }
+    abbreviations.extend([&root[..], &[gimli::DW_TAG_partial_unit.0 as u8, 1, 0, 0]].concat());
+    let name = [gimli::DW_AT_name.0 as u8, gimli::DW_FORM_string.0 as u8];
+    abbreviations.extend([&function[..], &[tag, 0], &name, &[0, 0, 0]].concat());
+
+    let other = [&root[..], &function, b"f\0"].concat();
+    let (header, call) = (11, 18);
+    let mut entries = [with_range(1), with_range(2)].concat();
+    let end = header + entries.len() + call * usize::from(units);
+    for unit in 0..usize::from(units) {
+        let start = end + unit * (header + other.len());
+        let function = (start + header + root.len()) as u32;
+        entries.extend([&with_range(3)[..], &function.to_le_bytes(), &[0]].concat());
+    }
+    let tables = (0..u32::from(units)).map(|unit| own.len() as u32 + if overlap { 6 * unit } else { 0 });
+    let all: Vec<(u32, &[u8])> = std::iter::once((0, &entries[..]))
+        .chain(tables.map(|table| (table, &other[..])))
+        .collect();
+    let lines = read(&crafted_units(&abbreviations, &all, &[]));
+    let found = lines.functions(&ALONE, &[wanted()]);
+    found.is_some_and(|(_, damaged)| damaged == 0)
+}
+
+#[test]
+fn abbreviations_are_kept_once_and_count() {
+    assert!(are_read_from_units(200, 600, false));
+    assert!(!are_read_from_units(200, 300, true));
+}
+
+/// Any number of them could name a long list.
+#[test]
+fn the_last_ranges_of_an_entry_count() {
+    let ranges = (gimli::DW_AT_ranges, gimli::DW_FORM_sec_offset);
+    let name = (gimli::DW_AT_name, gimli::DW_FORM_string);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &[name, ranges, ranges]),
+        vec![0],
+    ];
+    // Addresses, and not offsets from the start of the unit.
+    let list = |start: u64| [u64::MAX, 0, start, start + 0x100, 0, 0].map(u64::to_le_bytes);
+    let lists = [list(0x1000), list(0x1800)].concat().concat();
+    let entries = [&with_range(1)[..], b"\x02f\0", &[0; 4], &[48, 0, 0, 0]].concat();
+    let file = crafted(&abbreviations.concat(), &entries, &lists);
+    let wanted = [0x1000, 0x1800].map(|start| AddressRange::new(Address(start), 0x100).unwrap());
+    let lines = read(&file);
+    let (infos, damaged) = lines.functions(&ALONE, &wanted).unwrap();
+    let names: Vec<&[u8]> = infos.iter().map(|info| info.functions[0].name).collect();
+    assert_eq!((names, damaged), (vec![&b""[..], b"f"], 0));
 }
 
 #[test]

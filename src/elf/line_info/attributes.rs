@@ -32,6 +32,8 @@ pub fn ranges<'a, 'c>(
             (dw::DW_AT_high_pc, value) => high = unit.attr_address(value)?,
             (dw::DW_AT_ranges, value) => {
                 let mut list = unit.attr_ranges(value)?;
+                // An entry has one list. Any number of attributes could name a long one.
+                ranges.clear();
                 while let Some(range) = list.as_mut().map_or(Ok(None), |list| list.next())? {
                     ranges.push(range.begin..range.end);
                 }

@@ -8,6 +8,9 @@ use std::cell::Cell;
 
 use gimli::{EndianSlice, Error, Reader, ReaderOffsetId, Result, RunTimeEndian};
 
+/// Reads that anything counts for that takes memory.
+pub const READS_PER_ITEM: u64 = 32;
+
 /// A part of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedReader<'a, 'c> {

@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use gimli::{Dwarf, DwoId, Result, Unit, UnitRef};
+use gimli::{Dwarf, DwoId, IncompleteLineProgram, Result, Unit, UnitRef};
 
 use crate::elf::line_info::counted_reader::CountedReader;
 
@@ -76,6 +76,26 @@ pub struct UnitIn<'u, 'a, 'c> {
     pub file: DebugFile,
     /// The unit.
     pub unit: UnitRef<'u, CountedReader<'a, 'c>>,
+    /// Its line program.
+    pub line_program: Option<&'u LineProgram<'a, 'c>>,
+}
+
+/// A line program that has not run.
+pub type LineProgram<'a, 'c> = IncompleteLineProgram<CountedReader<'a, 'c>>;
+
+impl<'u, 'a, 'c> UnitIn<'u, 'a, 'c> {
+    /// Combines a unit with its file.
+    pub fn new(
+        file: DebugFile,
+        dwarf: &'u Dwarf<CountedReader<'a, 'c>>,
+        unit: &'u Unit<CountedReader<'a, 'c>>,
+    ) -> Self {
+        Self {
+            file,
+            unit: unit.unit_ref(dwarf),
+            line_program: unit.line_program.as_ref(),
+        }
+    }
 }
 
 impl<'u, 'a, 'c> Deref for UnitIn<'u, 'a, 'c> {

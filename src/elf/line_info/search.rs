@@ -1,24 +1,20 @@
 //! Searches compile units for functions.
 
 use std::cell::Cell;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::rc::Rc;
 
 use gimli::constants as dw;
-use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitType};
+use gimli::{Attribute, AttributeValue, ColumnType, Unit, UnitHeader, UnitType};
 use jitdump::AddressRange;
 use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::line_info::attributes::{join, name, number, ranges};
-use crate::elf::line_info::counted_reader::{CountedReader, count};
+use crate::elf::line_info::counted_reader::{CountedReader, READS_PER_ITEM, count};
 use crate::elf::line_info::debug_files::{DebugFile, DebugFiles, SplitUnit, UnitIn};
+use crate::elf::line_info::other_units::OtherUnits;
 use crate::elf::line_info::wanted::{EntryId, Wanted, complete};
 use crate::files::walk::MAX_PATH;
-
-/// Reads that anything counts for that takes memory.
-const READS_PER_ITEM: u64 = 32;
 
 /// Maximum number of entries from an inlined call to the name of its function. Compilers' files have two or three.
 const MAX_ORIGINS: usize = 16;
@@ -74,10 +70,7 @@ pub struct FunctionSearch<'a, 'c> {
     by_path: HashMap<Vec<u8>, u32>,
     /// The same by a line program, and the index there.
     files: HashMap<(ProgramId, u64), Option<u32>>,
-    /// Units that others refer to, by their offsets.
-    units: HashMap<(DebugFile, usize), Rc<Unit<CountedReader<'a, 'c>>>>,
-    /// Headers of all units of a file by their offsets, once they are needed.
-    headers: HashMap<DebugFile, Vec<UnitHeader<CountedReader<'a, 'c>>>>,
+    other_units: OtherUnits<'a, 'c>,
     /// Offsets of the line programs that were read.
     programs: HashSet<usize>,
 }
@@ -97,8 +90,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             sources: Vec::new(),
             by_path: HashMap::default(),
             files: HashMap::default(),
-            units: HashMap::default(),
-            headers: HashMap::default(),
+            other_units: OtherUnits::default(),
             programs: HashSet::default(),
         }
     }
@@ -133,15 +125,9 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let Some(unit) = self.wanted_unit(header)? else {
             return Ok(());
         };
-        let own = UnitIn {
-            file: DebugFile::Own,
-            unit: unit.unit_ref(&self.debug_files.own),
-        };
+        let own = UnitIn::new(DebugFile::Own, &self.debug_files.own, &unit);
         let entries = match self.debug_files.split(&unit) {
-            Ok(Some((file, dwarf, split))) => {
-                let unit = split.unit_ref(dwarf);
-                self.add_entries(UnitIn { file, unit })
-            }
+            Ok(Some((file, dwarf, split))) => self.add_entries(UnitIn::new(file, dwarf, &split)),
             Ok(None) => self.add_entries(own),
             Err(error) => Err(error),
         };
@@ -370,13 +356,10 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         };
         let other = match *origin {
             AttributeValue::UnitRef(_) => None,
-            _ => Some(self.unit_at(id, dwarf)?),
+            _ => Some(self.other_units.at(id, dwarf, self.left)?),
         };
         let unit = match &other {
-            Some(other) => UnitIn {
-                file,
-                unit: other.unit_ref(dwarf),
-            },
+            Some(other) => other.in_file(file, dwarf),
             None => unit,
         };
         let offset = global.to_unit_offset(&unit.header).ok_or(unknown)?;
@@ -421,37 +404,6 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(declared)
     }
 
-    /// Returns the unit with an entry.
-    fn unit_at(
-        &mut self,
-        entry: EntryId,
-        dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
-    ) -> Result<Rc<Unit<CountedReader<'a, 'c>>>> {
-        let headers = match self.headers.entry(entry.file) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => {
-                let mut all = Vec::new();
-                let mut units = dwarf.units();
-                while let Some(header) = units.next()? {
-                    count(self.left, READS_PER_ITEM)?;
-                    all.push(header);
-                }
-                unknown.insert(all)
-            }
-        };
-        let start = |header: &UnitHeader<_>| header.debug_info_offset().map_or(usize::MAX, |start| start.0);
-        let after = headers.partition_point(|header| start(header) <= entry.offset);
-        let header = after.checked_sub(1).and_then(|last| headers.get(last));
-        let header = header.ok_or(gimli::Error::MissingUnitDie)?;
-        let key = (entry.file, start(header));
-        if let Some(known) = self.units.get(&key) {
-            return Ok(known.clone());
-        }
-        let unit = Rc::new(dwarf.unit(*header)?);
-        self.units.insert(key, unit.clone());
-        Ok(unit)
-    }
-
     /// Returns the file with an index in the line program of a unit.
     fn file(
         &mut self,
@@ -468,7 +420,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     /// Returns the source file with an index of the unit's line program; `None` if it has none.
     fn file_at(&mut self, unit: UnitIn<'_, 'a, 'c>, index: u64) -> Result<Option<u32>> {
-        let Some(program) = &unit.line_program else {
+        let Some(program) = unit.line_program else {
             return Ok(None);
         };
         let header = program.header();
@@ -542,7 +494,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     /// Adds the rows of the line program of a unit.
     fn add_rows(&mut self, unit: UnitIn<'_, 'a, 'c>) -> Result<()> {
-        let Some(program) = unit.line_program.clone() else {
+        let Some(program) = unit.line_program.cloned() else {
             return Ok(());
         };
         if !self.programs.insert(program.header().offset().0) {
