@@ -275,16 +275,16 @@ mod tests {
             let checked = files.check_companion(&file, author);
             checked.err().map(|rejected| rejected.issue)
         };
-        let cases: [(u32, &[u32], Option<u32>, Option<Issue>); 7] = [
-            (me, &[0, me], None, None),
-            (stranger, &[], Some(me), None),
-            (stranger, &[stranger], Some(stranger), None),
+        let used = None;
+        for (owner, sticky_owners, author, expected) in [
+            (me, &[0, me][..], None, used),
+            (stranger, &[], Some(me), used),
+            (stranger, &[stranger], Some(stranger), used),
             (stranger, &[me, stranger], Some(me), Some(Issue::OtherOwner)),
             (stranger, &[stranger], Some(other), Some(Issue::OtherOwner)),
             (stranger, &[stranger], None, Some(Issue::OtherOwner)),
             (me, &[stranger, me], Some(me), Some(Issue::LinkOwner)),
-        ];
-        for (owner, sticky_owners, author, expected) in cases {
+        ] {
             let found = rejected(owner, sticky_owners, author, false);
             assert_eq!(found, expected, "{owner} {sticky_owners:?} {author:?}");
             assert_eq!(rejected(owner, sticky_owners, author, true), None);
