@@ -8,13 +8,13 @@ use jitdump::internals::units::Pid;
 use jitdump::{Address, Time};
 use jitinject::Issue;
 use jitinject::internals::code::profile_index::ProfileIndex;
-use jitinject::internals::perf::event::{Fork, Mmap};
 use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::perf::process_records::{Fork, Mmap};
 use jitinject::internals::perf::record::data::ProfileBytes;
 use jitinject::internals::perf::record::{Record, resync};
 use jitinject::internals::perf::sample::Sample;
 use jitinject::internals::perf::synthetic::SyntheticThread;
-use jitinject::internals::perf::{Container, Profile, event, record};
+use jitinject::internals::perf::{Container, Profile, process_records, record};
 use jitinject::internals::traces::conversion::synthesis;
 use jitinject::internals::traces::conversion::synthesis::{Definition, SampleContent, Synthesis};
 
@@ -65,8 +65,8 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     let _ = profile.attrs.time_of(record, endian);
     let _ = (Mmap::parse(record, endian), Fork::parse(record, endian));
     let _ = (
-        event::exec_pid(record, endian),
-        event::mount_namespace(record, endian),
+        process_records::exec_pid(record, endian),
+        process_records::mount_namespace(record, endian),
     );
     if let Some(attr) = profile.attrs.event_of(record, endian)
         && record.kind == record::SAMPLE

@@ -18,7 +18,7 @@ use jitdump::{AddressRange, Time};
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::perf::event::Backing;
+use crate::perf::process_records::Backing;
 use crate::units::Pid;
 
 table_index! {

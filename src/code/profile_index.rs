@@ -9,7 +9,7 @@ use crate::code::process::{Map, ProcessEvent, Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::files::objects::store;
 use crate::perf::Profile;
-use crate::perf::event::{self, Fork, Mmap};
+use crate::perf::process_records::{self, Fork, Mmap};
 use crate::perf::record::data::{FilePart, ProfileBytes};
 use crate::perf::record::kept::KeptRecords;
 use crate::perf::record::pieces::{RecordSlice, visit_pieces};
@@ -98,7 +98,7 @@ pub struct FileMarker {
     /// Path of the file in the mount namespace of the process.
     pub path: Vec<u8>,
     /// Device and inode of the file, if recorded.
-    pub file: Option<event::FileId>,
+    pub file: Option<process_records::FileId>,
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
@@ -229,9 +229,9 @@ impl ProfileIndex {
     fn add_thread(&mut self, record: &Record<'_>, time: Time, endian: ByteOrder) -> Option<ProcessEvent> {
         match record.kind {
             record::COMM => {
-                let pid = event::comm_pid(record, endian);
+                let pid = process_records::comm_pid(record, endian);
                 see(&mut self.seen, &mut self.last_pid, pid);
-                event::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time))
+                process_records::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time))
             }
             record::FORK => {
                 let fork = Fork::parse(record, endian)?;
@@ -247,7 +247,7 @@ impl ProfileIndex {
             }
             // An EXIT record without a time could be of any process that had this ID.
             _ if time == Time(0) => None,
-            _ => event::exited_pid(record, endian).map(|pid| ProcessEvent::Exit(pid, time)),
+            _ => process_records::exited_pid(record, endian).map(|pid| ProcessEvent::Exit(pid, time)),
         }
     }
 
@@ -257,7 +257,7 @@ impl ProfileIndex {
             record::KSYMBOL => self.kept.push(record),
             record::NAMESPACES => {
                 self.mount_namespaces
-                    .extend(event::mount_namespace(record, endian));
+                    .extend(process_records::mount_namespace(record, endian));
             }
             record::AUXTRACE => {
                 self.has_aux = true;

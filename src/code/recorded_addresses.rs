@@ -231,7 +231,7 @@ mod tests {
     use crate::code::timeline::{
         CodeMapping, FileIndex, FunctionId, Lookup, PlacedCode, PlacedEvent, Timeline,
     };
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
     use jitdump::Time;
     use proptest::prelude::*;

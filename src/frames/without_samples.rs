@@ -5,7 +5,7 @@ use std::iter;
 
 use crate::code::selection::{Selection, Selector};
 use crate::code::timeline::FunctionId;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::unwind::Unwound;
 use crate::load::{LoadOptions, Progress, Recording};
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -51,7 +51,7 @@ impl CountedSamples {
     /// There is none.
     pub fn summary(
         self,
-        _: &V8Functions<'_>,
+        _: &NamesAndLines<'_>,
         _: Option<&[u8]>,
         _: &NameStyle,
         _: &Unwound,

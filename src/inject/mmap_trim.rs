@@ -24,7 +24,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeMap;
 use crate::inject::objects::PlacedObject;
-use crate::perf::event::Backing;
+use crate::perf::process_records::Backing;
 use crate::results::diagnostics::Issue;
 
 /// What a map is inserted for.

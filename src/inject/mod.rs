@@ -11,14 +11,14 @@ mod mmap_trim;
 mod objects;
 mod options;
 mod output;
-mod report;
+mod run_summary;
 mod sources;
 mod summary_file;
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::timeline::marked;
 use crate::frames::attribution::{CountedSamples, NativeNames, SampleObserver};
-use crate::frames::source_files::v8_functions::V8Scripts;
+use crate::frames::source_files::names_and_lines::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::CodeToWrite;
 use crate::inject::objects::{ObjectInputs, Objects};
@@ -116,10 +116,10 @@ fn inject_recording(
         &options.lines.sources,
         &options.load,
     );
-    let mut v8_functions = scripts.functions();
+    let mut names_and_lines = scripts.functions();
     // Objects and tables have them.
-    v8_functions.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
-    let inputs = ObjectInputs::new(options, recording, &v8_functions);
+    names_and_lines.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
+    let inputs = ObjectInputs::new(options, recording, &names_and_lines);
     let mapped = CodeToWrite {
         mappings: &functions,
         freed_ranges: &freed_ranges,
@@ -136,12 +136,12 @@ fn inject_recording(
     let profile_summary = counted.map(|counted| {
         progress.start("counting samples", 1);
         let track = options.lines.track.as_deref();
-        let mut summary = counted.summary(&v8_functions, track, &options.names, unwound);
+        let mut summary = counted.summary(&names_and_lines, track, &options.names, unwound);
         summary.labels.clone_from(&options.labels);
         summary
     });
     let output_diagnostic = written.diagnostic();
-    let run = report::SummaryInput {
+    let run = run_summary::SummaryInput {
         options,
         recording,
         unwound,
@@ -182,7 +182,7 @@ fn write_objects(
 
 /// Commits all outputs, the profile with `edits` among them, fills the build-ID cache and makes the summary.
 fn finish(
-    run: report::SummaryInput<'_>,
+    run: run_summary::SummaryInput<'_>,
     written: output::Output,
     mut summary_output: SummaryOutput,
     edits: Edits,
@@ -199,11 +199,11 @@ fn finish(
     };
     let mut summary = None;
     let (left_out, folder) = written.finish(rewrite, run.recording.data, |left_out| {
-        let run = report::SummaryInput { left_out, ..run };
+        let run = run_summary::SummaryInput { left_out, ..run };
         summary_output.stage(summary.insert(run.summary()))
     })?;
     let cached = cache::fill(run.options, folder.as_ref(), &run.objects.placed, progress)?;
-    let run = report::SummaryInput {
+    let run = run_summary::SummaryInput {
         left_out: &left_out,
         cached: cached.as_ref(),
         ..run

@@ -27,12 +27,12 @@ use crate::code::timeline::{CodeMapping, FileIndex, FreedRange, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
 use crate::elf::object::TEXT_OFFSET;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::inject::objects::grouping::{CodeToWrite, FunctionGroups, MAX_HOLE, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::{InjectOptions, Layout, Tiers};
-use crate::load::{Recording, UsedFile, UsedMap};
+use crate::load::{Recording, UsedFile, UsedPerfMap};
 use crate::perf::synthetic;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Issue;
@@ -91,7 +91,7 @@ pub struct ObjectInputs<'a> {
     /// Files that functions come from.
     pub files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
     /// Perf maps that symbols come from.
-    pub maps: &'a IndexedTable<SymbolTableIndex, UsedMap<'a>>,
+    pub maps: &'a IndexedTable<SymbolTableIndex, UsedPerfMap<'a>>,
     /// Processes of the functions and symbols.
     pub processes: &'a Processes,
     /// Machine that was recorded, for files that do not specify their own.
@@ -101,7 +101,7 @@ pub struct ObjectInputs<'a> {
     /// How line tables are written.
     pub lines: &'a LineOptions,
     /// What is known of V8's functions.
-    pub v8_functions: &'a V8Functions<'a>,
+    pub names_and_lines: &'a NamesAndLines<'a>,
     /// Whether names of symbols include the compiler.
     pub has_tiers: bool,
     /// Form of the names.
@@ -115,7 +115,7 @@ impl<'a> ObjectInputs<'a> {
     pub fn new(
         options: &'a InjectOptions,
         recording: &'a Recording<'a>,
-        v8_functions: &'a V8Functions<'a>,
+        names_and_lines: &'a NamesAndLines<'a>,
     ) -> Self {
         Self {
             files: &recording.runtime_files.used,
@@ -124,7 +124,7 @@ impl<'a> ObjectInputs<'a> {
             recorded: recording.machine(),
             layout: options.layout,
             lines: &options.lines,
-            v8_functions,
+            names_and_lines,
             has_tiers: options.tiers == Tiers::Symbols,
             names: &options.names,
             has_copied_stacks: recording.profile.profile.attrs.copies_stacks(),

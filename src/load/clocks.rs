@@ -87,7 +87,7 @@ mod tests {
     use crate::code::profile_index::ProfileIndex;
     use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
     use crate::files::{InputFile, PagedFile};
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::perf::{Profile, testing};
     use crate::results::FileKind;
     use crate::units::Pid;

@@ -8,7 +8,7 @@ use crate::code::timeline::FileIndex;
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
 use crate::load::advice as runtimes;
-use crate::load::find::perf_maps::{FoundMaps, UsedMap};
+use crate::load::find::perf_maps::{FoundPerfMaps, UsedPerfMap};
 use crate::load::recording::Recording;
 use crate::load::runtime_files::UsedFile;
 use crate::results::FileKind;
@@ -203,7 +203,7 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
 }
 
 /// What to report of perf maps.
-fn of_maps(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
+fn of_maps(found_maps: &FoundPerfMaps, maps: &[UsedPerfMap<'_>]) -> Vec<Diagnostic> {
     let mut all = found_maps.diagnostics.clone();
     for used in maps {
         all.extend(Diagnostic::of_tally(

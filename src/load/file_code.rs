@@ -20,7 +20,7 @@ use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::profile_index::ProfileIndex;
 use crate::code::timeline::PlacedEvent;
 use crate::collections::hash::HashMap;
-use crate::perf::event::Mmap;
+use crate::perf::process_records::Mmap;
 
 /// File mappings of each address space over time, built on first use.
 pub struct MappedFiles<'a> {
@@ -65,7 +65,7 @@ impl<'a> MappedFiles<'a> {
     }
 
     /// Removes the code of an event if it is in a file mapping. Returns the event if anything is left of it. Memory that
-    /// runtimes share with themselves through a file ([`Shared`](crate::perf::event::Backing::Shared)) does not count as a file.
+    /// runtimes share with themselves through a file ([`Shared`](crate::perf::process_records::Backing::Shared)) does not count as a file.
     pub fn remove(&mut self, event: PlacedEvent) -> Option<PlacedEvent> {
         let is_in_file = |range: AddressRange| self.hold(event.space, range.start, event.time);
         if !event.range.is_some_and(is_in_file) {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent, Processes};
     use crate::code::timeline::{FileIndex, FunctionId};
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::perf::record::{self, Record};
     use crate::perf::testing;
     use crate::units::Pid;

@@ -38,7 +38,7 @@ pub(crate) use find::folders::RUNTIME_FILES;
 pub(crate) use find::mapped::MappingTimes;
 #[cfg(feature = "timeline")]
 pub(crate) use find::perf_maps::all_symbols;
-pub(crate) use find::perf_maps::{UsedMap, symbol_of};
+pub(crate) use find::perf_maps::{UsedPerfMap, symbol_of};
 pub use input::may_be_input;
 pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};

@@ -107,7 +107,7 @@ fn is_remapped(processes: &Processes) -> bool {
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
     use jitdump::{Address, AddressRange};
 

@@ -17,7 +17,7 @@ use crate::load::file_code::MappedFiles;
 use crate::load::find::access::Access;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs;
-use crate::load::find::perf_maps::{FoundMaps, UsedMap};
+use crate::load::find::perf_maps::{FoundPerfMaps, UsedPerfMap};
 use crate::load::find::{jitdumps, perf_maps};
 use crate::load::input::{self, InputFiles};
 use crate::load::options::{InputKind, LoadOptions, NeededFunctions};
@@ -47,9 +47,9 @@ pub struct Recording<'a> {
     /// Jitdumps that were found.
     pub found_dumps: &'a FoundDumps,
     /// Perf maps that were found.
-    pub found_maps: &'a FoundMaps,
+    pub found_maps: &'a FoundPerfMaps,
     /// Contents of the perf maps in use.
-    pub maps: IndexedTable<SymbolTableIndex, UsedMap<'a>>,
+    pub maps: IndexedTable<SymbolTableIndex, UsedPerfMap<'a>>,
     /// Code of all processes over time.
     pub timeline: Timeline,
     /// Number of loads left to the symbols of the mapped files that contain them, so that stacks can be
@@ -97,7 +97,7 @@ pub fn load<'a>(
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
     let found_maps = keep(&data.maps, found_maps);
     let maps = perf_maps::read(found_maps);
-    let tables = maps.map(UsedMap::table);
+    let tables = maps.map(UsedPerfMap::table);
     let copies_stacks = profile.profile.attrs.copies_stacks();
     let unwinds = needed.unwinding && copies_stacks;
     // AUX data have addresses that only a decoder can extract.
@@ -242,7 +242,7 @@ impl Recording<'_> {
     /// Leaves code in the executable mapping of a file to the symbols of that file, after it was needed for unwinding: readers
     /// of the profile unwind stacks, too.
     pub(crate) fn leave_code_to_files(&mut self) {
-        let tables = self.maps.map(UsedMap::table);
+        let tables = self.maps.map(UsedPerfMap::table);
         (self.timeline, self.loads_in_files) =
             place_code(&self.profile, &mut self.runtime_files, &tables, None, true);
     }

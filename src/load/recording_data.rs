@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
-use crate::load::find::perf_maps::FoundMaps;
+use crate::load::find::perf_maps::FoundPerfMaps;
 use crate::load::input::{InputFiles, RewrittenRecords};
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::conversion::{OpenedFiles, SynthesizedProfile};
@@ -34,7 +34,7 @@ pub struct RecordingData {
     /// Jitdumps.
     pub dumps: OnceCell<FoundDumps>,
     /// Perf maps.
-    pub maps: OnceCell<FoundMaps>,
+    pub maps: OnceCell<FoundPerfMaps>,
 }
 
 impl RecordingData {

@@ -10,7 +10,7 @@ use crate::code::process::{Map, Processes, SpaceId};
 use crate::code::profile_index::ProfileIndex;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
-use crate::perf::event::{FileId, Mmap};
+use crate::perf::process_records::{FileId, Mmap};
 
 /// Maximum number of ranges of shared memory in all address spaces together, with those that forked processes replace. A server
 /// with a thousand workers has a few for each.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     use crate::code::process::ProcessEvent;
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
     use jitdump::AddressRange;
 

@@ -12,7 +12,7 @@ use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{Reader, write_padded};
 use crate::collections::hash::HashMap;
-use crate::perf::event;
+use crate::perf::process_records;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::SampleSize;
 use crate::results::summary::profile::Unit;
@@ -536,6 +536,6 @@ impl Attrs {
             return Some(Time(record.offset.saturating_add(1)));
         }
         let time = self.event_of(record, endian)?.time_of(record, endian);
-        time.or_else(|| event::fork_time(record, endian))
+        time.or_else(|| process_records::fork_time(record, endian))
     }
 }

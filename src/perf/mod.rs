@@ -23,13 +23,13 @@
 pub mod attr;
 pub mod callchain;
 pub mod compression;
-pub mod event;
 pub mod event_name;
 pub mod feature;
 pub mod header;
 pub mod merge;
 pub mod output;
 pub mod pipe;
+pub mod process_records;
 pub mod profile;
 pub mod record;
 pub mod sample;

@@ -185,7 +185,7 @@ pub fn padded(length: usize, align: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::event::Mmap;
+    use crate::perf::process_records::Mmap;
     use crate::perf::record::Records;
     use crate::perf::testing;
     use jitdump::Address;

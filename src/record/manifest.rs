@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use rustix::system::uname;
 use serde::Serialize;
 
-use super::dumps::CollectedFile;
+use super::collection::CollectedFile;
 use super::plan::Plan;
 use super::recorded::{ProgramStatus, Recorded};
 use super::recorded_process::{RecordedProcess, add_versions};

@@ -19,8 +19,8 @@
 
 mod advice;
 mod attach;
+mod collection;
 mod cpython_build;
-mod dumps;
 mod environment;
 mod environment_reset;
 mod launch;
@@ -42,7 +42,7 @@ mod signals;
 mod watch;
 
 pub use crate::load::MANIFEST;
-pub use dumps::CollectedFile;
+pub use collection::CollectedFile;
 pub use launch::launch;
 pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
-use super::dumps;
+use super::collection;
 use crate::files::{Folder, NameInFolder, StagedFile};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -95,7 +95,7 @@ fn add_entry(
         let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
             // Its owner has a lease on it.
             Err(cause @ Errno::WOULDBLOCK) => {
-                left_out.push(dumps::left_out(name, &cause.into()));
+                left_out.push(collection::left_out(name, &cause.into()));
                 return Ok(());
             }
             opened => File::from(opened?),

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getpgrp, pidfd_open};
 
 use super::attach::Attachment;
-use super::dumps::{CollectedFile, Collection};
+use super::collection::{CollectedFile, Collection};
 use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
 use super::launch::{OWN_GROUP, SET_BY_PERF, Start, not_started, user_variable};
 use super::manifest::Manifest;

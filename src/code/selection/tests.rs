@@ -7,7 +7,7 @@ use crate::code::process::{Map, ProcessEvent};
 use crate::code::profile_index::ProfileIndex;
 use crate::code::timeline::{FunctionId, PlacedEvent};
 use crate::collections::indexed_table::IndexedTable;
-use crate::perf::event::Backing;
+use crate::perf::process_records::Backing;
 use crate::perf::record;
 use crate::perf::testing;
 use crate::threads;

@@ -48,7 +48,7 @@ impl PlainFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
 
     #[test]
     fn files_are_there_from_their_first_map_on() {

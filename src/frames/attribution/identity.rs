@@ -10,7 +10,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::collections::interner::Interner;
 use crate::frames::ranking::counts::SamplesByStack;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::stream::Tables;
 use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::native_lines::NativeLines;
@@ -31,7 +31,7 @@ pub struct SummaryContext<'a> {
     /// What names its code.
     pub symbols: &'a FrameSymbols<'a>,
     /// Original names of functions.
-    pub v8_functions: &'a V8Functions<'a>,
+    pub names_and_lines: &'a NamesAndLines<'a>,
     /// Lines of native code, if they were read.
     pub native_lines: Option<&'a NativeLines<'a>>,
     /// What samples refer to.
@@ -116,7 +116,7 @@ fn runtimes(recording: &Recording<'_>) -> IndexedTable<FileIndex, Option<&'stati
 pub struct IdentityNamer<'a> {
     recording: &'a Recording<'a>,
     symbols: &'a FrameSymbols<'a>,
-    v8_functions: &'a V8Functions<'a>,
+    names_and_lines: &'a NamesAndLines<'a>,
     tables: &'a Tables,
     /// Form of the names of JIT code.
     names: &'a NameStyle,
@@ -136,7 +136,7 @@ impl<'a> IdentityNamer<'a> {
         Self {
             recording: context.recording,
             symbols: context.symbols,
-            v8_functions: context.v8_functions,
+            names_and_lines: context.names_and_lines,
             tables: context.tables,
             names,
             runtimes: runtimes(context.recording),
@@ -286,7 +286,7 @@ impl<'a> IdentityNamer<'a> {
         declared: impl FnOnce() -> Option<NameParts<'p>>,
         tier: Option<&[u8]>,
     ) -> FunctionIdentity {
-        let name = self.v8_functions.name(recorded);
+        let name = self.names_and_lines.name(recorded);
         let styled = self.names.apply_declared(name.clone(), declared, tier);
         let mut identity = FunctionIdentity::of(CodeOrigin::Jit, printable(&styled));
         identity.tier = tier.map(printable);

@@ -25,7 +25,7 @@ use crate::frames::attribution::identity::{IdentityNamer, SummaryContext};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::first_event;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols};
@@ -95,7 +95,7 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
     /// the names of JIT code. The observer gets the samples with the same names.
     pub fn summary(
         self,
-        v8_functions: &V8Functions<'_>,
+        names_and_lines: &NamesAndLines<'_>,
         track: Option<&[u8]>,
         style: &NameStyle,
         unwound: &Unwound,
@@ -106,13 +106,13 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         let native_lines = lines.as_ref();
         let namer = self
             .walked
-            .namer(recording, symbols, v8_functions, track, native_lines, unwound);
+            .namer(recording, symbols, names_and_lines, track, native_lines, unwound);
         let (mut tables, mut counts) = (namer.tables, self.counts);
         put_sampled_event_first(&mut tables, &mut counts);
         let context = SummaryContext {
             recording,
             symbols,
-            v8_functions,
+            names_and_lines,
             native_lines,
             tables: &tables,
             counts: &counts,

@@ -11,7 +11,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
-use crate::perf::event::{KernelMap, Mmap};
+use crate::perf::process_records::{KernelMap, Mmap};
 
 table_index! {
     /// Index of a module.

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! paths in jitdumps ─► [paths]: files on this machine ─► [v8_scripts]: scripts and their source maps
-//! functions in jitdumps ────────────────────────────────────┴─► [v8_functions]: names, lines, inlined calls
+//! functions in jitdumps ────────────────────────────────────┴─► [names_and_lines]: names, lines, inlined calls
 //! ```
 
+pub mod names_and_lines;
 pub mod paths;
-pub mod v8_functions;
 #[cfg(feature = "scripts")]
 mod v8_scripts;
 #[cfg(not(feature = "scripts"))]

@@ -97,11 +97,11 @@ impl Namer<'_> {
             Lookup::Function(at) => {
                 let mapping = &timeline.mappings[at];
                 let function = function_of(&self.recording.runtime_files.used, mapping.function)?;
-                (self.v8_functions.name(function.name), mapping.range.start)
+                (self.names_and_lines.name(function.name), mapping.range.start)
             }
             Lookup::Symbol(placed) => {
                 let symbol = symbol_of(&self.recording.maps, placed.id)?;
-                (self.v8_functions.name(symbol.name), symbol.range.start)
+                (self.names_and_lines.name(symbol.name), symbol.range.start)
             }
             _ => {
                 let (mapped, _) = self.symbols.modules.module_at(space, address, time);

@@ -13,7 +13,7 @@ use crate::files::objects::build_id_cache;
 use crate::files::{OpenFile, kernel};
 use crate::load::LoadOptions;
 use crate::perf::Profile;
-use crate::perf::event::{KernelCode, KernelMap};
+use crate::perf::process_records::{KernelCode, KernelMap};
 use crate::perf::record::Record;
 
 /// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.

@@ -52,7 +52,7 @@ use crate::code::timeline::FunctionId;
 use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::events;
 use crate::frames::source_files::SourceOptions;
-use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
+use crate::frames::source_files::names_and_lines::{NamesAndLines, V8Scripts};
 use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
 use crate::frames::stream::doubtful::DoubtfulSamples;
 use crate::frames::stream::frame::FrameAddress;
@@ -156,8 +156,15 @@ fn read_recording<R>(
     );
     let track = options.track.as_deref();
     let lines = (!options.no_native_lines).then(|| native.lines());
-    let v8_functions = scripts.functions();
-    let mut namer = walked.namer(recording, &symbols, &v8_functions, track, lines.as_ref(), unwound);
+    let names_and_lines = scripts.functions();
+    let mut namer = walked.namer(
+        recording,
+        &symbols,
+        &names_and_lines,
+        track,
+        lines.as_ref(),
+        unwound,
+    );
     let tables = &mut namer.tables;
     tables.diagnostics.extend(recording.diagnostics());
     let clocks = recording.uncertain_clocks(&doubtful);
@@ -284,7 +291,7 @@ impl Walked {
         self,
         recording: &'a Recording<'_>,
         symbols: &'a FrameSymbols<'_>,
-        v8_functions: &'a V8Functions<'_>,
+        names_and_lines: &'a NamesAndLines<'_>,
         track: Option<&'a [u8]>,
         native_lines: Option<&'a NativeLines<'a>>,
         unwound: &Unwound,
@@ -296,7 +303,7 @@ impl Walked {
             events,
             counts,
         } = self;
-        let mut namer = Namer::new(recording, symbols, v8_functions, track, native_lines);
+        let mut namer = Namer::new(recording, symbols, names_and_lines, track, native_lines);
         namer.add_all(&places);
         let tables = &mut namer.tables;
         tables.stacks = nodes

@@ -15,7 +15,7 @@ use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::DecodedNames;
 use crate::frames::native::modules;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::source_files::{SourceName, shown_path, text_to_write};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kept_paths::OriginalPaths;
@@ -37,7 +37,7 @@ pub struct Namer<'a> {
     pub recording: &'a Recording<'a>,
     pub(super) symbols: &'a FrameSymbols<'a>,
     /// Functions of V8's scripts.
-    pub v8_functions: &'a V8Functions<'a>,
+    pub names_and_lines: &'a NamesAndLines<'a>,
     track: Option<&'a [u8]>,
     pub(super) native_lines: Option<&'a NativeLines<'a>>,
     /// What was named so far.
@@ -90,14 +90,14 @@ impl<'a> Namer<'a> {
     pub fn new(
         recording: &'a Recording<'a>,
         symbols: &'a FrameSymbols<'a>,
-        v8_functions: &'a V8Functions<'a>,
+        names_and_lines: &'a NamesAndLines<'a>,
         track: Option<&'a [u8]>,
         native_lines: Option<&'a NativeLines<'a>>,
     ) -> Self {
         Self {
             recording,
             symbols,
-            v8_functions,
+            names_and_lines,
             track,
             native_lines,
             tables: Tables::default(),
@@ -286,18 +286,18 @@ impl<'a> Namer<'a> {
         let jitted = function_of(files, id)?;
         let used = &files[id.file];
         let owner = used.found.file.origin().owner;
-        let name = self.v8_functions.name(jitted.name);
+        let name = self.names_and_lines.name(jitted.name);
         let declared = || jitted.declaration();
         let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
-        let (info, _) = self.v8_functions.lines_of(id, &jitted, self.track);
+        let (info, _) = self.names_and_lines.lines_of(id, &jitted, self.track);
         let has_lines = info.is_some();
-        let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
+        let info = info.or_else(|| self.names_and_lines.declaration(jitted.name));
         let is_mapped = |info: &DebugInfo<'_>| info.files.iter().any(|file| file.script.is_some());
         let generated = info
             .as_ref()
             .filter(|info| is_mapped(info))
             .and_then(|_| match has_lines {
-                true => self.v8_functions.generated_lines_of(id, &jitted).0,
+                true => self.names_and_lines.generated_lines_of(id, &jitted).0,
                 false => names::declaration(jitted.name),
             });
         let mut function = self.declared(jitted.name, &name, &plain, owner);
@@ -332,7 +332,7 @@ impl<'a> Namer<'a> {
     /// Names code of a perf map.
     fn named_perf_map_symbol(&mut self, code: FrameCode, id: SymbolId) -> Option<Named<'a>> {
         let symbol = symbol_of(&self.recording.maps, id)?;
-        let name = self.v8_functions.name(symbol.name);
+        let name = self.names_and_lines.name(symbol.name);
         let plain = NameStyle::Plain.apply_declared(name.clone(), || None, symbol.tier());
         let function = self.declared(symbol.name, &name, &plain, NOBODY);
         let kind = function.kind;

@@ -9,8 +9,8 @@ use crate::frames::stream::kernel_symbols::KernelSymbols;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
-use crate::perf::event::KernelMap;
 use crate::perf::feature;
+use crate::perf::process_records::KernelMap;
 use crate::perf::record::Role;
 
 /// What names code of executables, libraries and the kernel.

@@ -7,7 +7,7 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
-use crate::perf::event::{MAX_THREAD_NAME, ThreadChange, started_thread, thread_change};
+use crate::perf::process_records::{MAX_THREAD_NAME, ThreadChange, started_thread, thread_change};
 use crate::perf::record::Record;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{Pid, Tid};

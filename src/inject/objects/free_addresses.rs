@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
 
     const STRETCH: u64 = FreeAddresses::STRETCH;

@@ -16,7 +16,7 @@ use crate::elf::object::{self, CodeBytes, Encoded, ObjectContent, ObjectFunction
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
-use crate::frames::source_files::v8_functions::Lines;
+use crate::frames::source_files::names_and_lines::Lines;
 use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{DecodedFunction, Job, LoadedObject, ObjectTables, PlannedObject, batches};
 use crate::inject::objects::sharing::ObjectMembers;
@@ -241,7 +241,7 @@ impl<'a> ObjectWriter<'a> {
     /// Name of a function's symbol in an object.
     fn symbol_name(&self, loaded: &DecodedFunction<'_, 'a>, job: &Job<'_>) -> Cow<'a, [u8]> {
         let function = &loaded.function;
-        let name = self.input.v8_functions.name(function.name);
+        let name = self.input.names_and_lines.name(function.name);
         let name = self
             .input
             .symbol_name(name, || function.declaration(), function.tier());
@@ -293,7 +293,7 @@ impl<'a> ObjectWriter<'a> {
     /// Returns the lines and inlined calls of a function, and the faults found in them.
     fn lines_of(&self, id: FunctionId, function: &jitdump::Function<'a>) -> Lines<'a> {
         let track = self.input.lines.track.as_deref();
-        self.input.v8_functions.lines_of(id, function, track)
+        self.input.names_and_lines.lines_of(id, function, track)
     }
 
     /// Adds the line table of a function to its object. Returns the source files that it references.

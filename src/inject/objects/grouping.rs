@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
 
     fn range(start: u64, size: u64) -> AddressRange {

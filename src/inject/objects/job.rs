@@ -9,7 +9,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{LEAD_IN, text_address};
 use crate::frames::source_files::SourceName;
-use crate::frames::source_files::v8_functions::Lines;
+use crate::frames::source_files::names_and_lines::Lines;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
 use crate::inject::objects::{ObjectInputs, TABLE_ALIGN};
 

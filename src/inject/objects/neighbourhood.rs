@@ -207,7 +207,7 @@ mod tests {
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
     use crate::code::unknown_addresses::UnknownAddresses;
-    use crate::perf::event::Backing;
+    use crate::perf::process_records::Backing;
     use crate::units::Pid;
 
     #[test]

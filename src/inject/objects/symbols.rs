@@ -144,7 +144,7 @@ impl<'a> ObjectInputs<'a> {
         let store = output.store()?;
         if self.lines.keep_sources {
             let infos = members.iter();
-            let infos = infos.filter_map(|member| self.v8_functions.declaration(member.symbol.name));
+            let infos = infos.filter_map(|member| self.names_and_lines.declaration(member.symbol.name));
             let names = infos.flat_map(|mut info| sources_to_keep(&mut info, owner));
             kept.keep(names.collect(), store, &mut objects.faults)?;
         }
@@ -185,7 +185,7 @@ impl<'a> ObjectInputs<'a> {
 
     /// Name of a symbol.
     fn name_of(&self, symbol: PerfMapSymbol<'a>) -> Cow<'a, [u8]> {
-        let name = self.v8_functions.name(symbol.name);
+        let name = self.names_and_lines.name(symbol.name);
         self.symbol_name(name, || None, symbol.tier())
     }
 
@@ -216,7 +216,7 @@ impl<'a> ObjectInputs<'a> {
         let lines = &self.lines;
         let mut encoder = Encoder::new(memory, lines.settings(self.recorded));
         for (member, function) in members.iter().zip(&functions) {
-            if let Some(info) = self.v8_functions.declaration(member.symbol.name) {
+            if let Some(info) = self.names_and_lines.declaration(member.symbol.name) {
                 // There is an object for few symbols, so texts of source maps would be in many.
                 let added = lines.add_table(info, function, self.names, places, false, &mut encoder);
                 if added.is_err() {

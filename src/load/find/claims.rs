@@ -8,7 +8,7 @@ use crate::code::profile_index::FileMarker;
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
 use crate::load::find::dedup::{ContentId, ContentIds};
-use crate::perf::event::FileId;
+use crate::perf::process_records::FileId;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 

@@ -7,8 +7,8 @@ use jitdump::Time;
 use crate::code::profile_index::{FileMarker, ProfileIndex};
 use crate::files::FileOrigin;
 use crate::files::open_file::is_trusted;
-use crate::perf::event::FileId;
 use crate::perf::feature::ClockData;
+use crate::perf::process_records::FileId;
 
 /// How much later than its mapping a file may seem to be created: file systems have the time of the last tick, and the wall
 /// clock may be adjusted.

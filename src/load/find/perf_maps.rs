@@ -49,7 +49,7 @@ fn is_after(time: SystemTime, other: SystemTime) -> bool {
 
 /// Result of the search.
 #[derive(Debug, Default)]
-pub struct FoundMaps {
+pub struct FoundPerfMaps {
     /// Perf maps that belong to the profile, at most one per process, with its ID in the profile.
     pub maps: Vec<(Pid, InputFile)>,
     /// All perf maps given by the user, used or not, including those in folders.
@@ -62,7 +62,7 @@ pub struct FoundMaps {
 
 /// A perf map in use.
 #[derive(Debug)]
-pub struct UsedMap<'a> {
+pub struct UsedPerfMap<'a> {
     /// Process ID in the profile.
     pub pid: Pid,
     /// The file.
@@ -71,7 +71,7 @@ pub struct UsedMap<'a> {
     pub map: PerfMap<'a>,
 }
 
-impl UsedMap<'_> {
+impl UsedPerfMap<'_> {
     /// Returns the address ranges of its symbols.
     pub fn table(&self) -> SymbolTable {
         SymbolTable {
@@ -83,7 +83,7 @@ impl UsedMap<'_> {
 
 /// Returns a symbol of one of `maps`; `None` if the ID is invalid.
 pub fn symbol_of<'m>(
-    maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+    maps: &'m IndexedTable<SymbolTableIndex, UsedPerfMap<'_>>,
     id: SymbolId,
 ) -> Option<PerfMapSymbol<'m>> {
     maps[id.table].map.symbols.get(id.symbol as usize).copied()
@@ -92,7 +92,7 @@ pub fn symbol_of<'m>(
 /// Returns all symbols of `maps`.
 #[cfg(feature = "timeline")]
 pub fn all_symbols<'m>(
-    maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+    maps: &'m IndexedTable<SymbolTableIndex, UsedPerfMap<'_>>,
 ) -> impl Iterator<Item = (SymbolId, PerfMapSymbol<'m>)> {
     maps.enumerate().flat_map(|(table, used)| {
         let symbols = (0u32..).zip(&used.map.symbols);
@@ -101,8 +101,8 @@ pub fn all_symbols<'m>(
 }
 
 /// Parses the maps that were found.
-pub fn read(found: &FoundMaps) -> IndexedTable<SymbolTableIndex, UsedMap<'_>> {
-    let used = found.maps.iter().map(|(pid, file)| UsedMap {
+pub fn read(found: &FoundPerfMaps) -> IndexedTable<SymbolTableIndex, UsedPerfMap<'_>> {
+    let used = found.maps.iter().map(|(pid, file)| UsedPerfMap {
         pid: *pid,
         file,
         map: PerfMap::parse(file),
@@ -116,8 +116,8 @@ pub fn find(
     dumps: &[FoundFile],
     options: &LoadOptions,
     access: &Access,
-) -> Result<FoundMaps, Diagnostic> {
-    let mut found = FoundMaps::default();
+) -> Result<FoundPerfMaps, Diagnostic> {
+    let mut found = FoundPerfMaps::default();
     let given = given(&options.perf_maps, &mut found.diagnostics)?;
     found.given = given.iter().map(|file| file.path.clone()).collect();
     let mut given_by_number: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -289,14 +289,14 @@ struct PerfMapSearch<'a> {
 
 impl PerfMapSearch<'_> {
     /// Chooses the perf map of each process.
-    fn run(&self, found: &mut FoundMaps) {
+    fn run(&self, found: &mut FoundPerfMaps) {
         let spaces = self.profile_index.processes.spaces.iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         let mut warned = HashSet::default();
         let mut rejected_paths = HashSet::default();
-        let mut reject = |found: &mut FoundMaps, rejected: Diagnostic, path: &Path| {
+        let mut reject = |found: &mut FoundPerfMaps, rejected: Diagnostic, path: &Path| {
             let rejected = match rejected.file {
                 Some(_) => rejected,
                 None => rejected.in_file(path),
@@ -450,7 +450,7 @@ impl PerfMapSearch<'_> {
 
     /// Notes which given files are not used, and why. Files in folders are noted only if another one was
     /// preferred. Those of `rejected` are reported already.
-    fn report_unused(&self, found: &mut FoundMaps, rejected: &HashSet<PathBuf>) {
+    fn report_unused(&self, found: &mut FoundPerfMaps, rejected: &HashSet<PathBuf>) {
         let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|(pid, file)| (*pid, file.path())).collect();
         let used_paths: BTreeSet<&Path> = used.values().copied().collect();
         let reported: BTreeSet<&str> = found

@@ -316,7 +316,7 @@ impl Marker {
 /// Returns a compiled function and, if known, the thread of the profile that compiled it.
 fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, MarkedEvent)> {
     let function = function_of(&namer.recording.runtime_files.used, compilation.function)?;
-    let name = namer.v8_functions.name(function.name);
+    let name = namer.names_and_lines.name(function.name);
     let parts = names::parts(&name);
     let parts = function
         .declaration()

@@ -7,7 +7,7 @@ use jitdump::{AddressRange, Time, names, printable};
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
-use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
+use crate::frames::source_files::names_and_lines::{NamesAndLines, V8Scripts};
 use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
@@ -45,8 +45,8 @@ pub fn timeline(
         tier: |code: NamedCode| tiers.compiler_of(code.id(timeline)),
     };
     let counts = counter.walk(profile_index, progress);
-    let v8_functions = scripts.functions();
-    let mut lines = SourceLines::of(recording, &v8_functions, options, &counts);
+    let names_and_lines = scripts.functions();
+    let mut lines = SourceLines::of(recording, &names_and_lines, options, &counts);
     let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
     let mut diagnostics = recording.diagnostics();
     diagnostics.extend(recording.hints(&counts.silent_processes()));
@@ -64,7 +64,7 @@ pub fn timeline(
     let clocks = recording.clocks();
     let mut columns = Columns {
         recording,
-        v8_functions,
+        names_and_lines,
         ranks: tiers.ranks(&counts),
         tiers: &tiers,
         span: counter.span,
@@ -123,7 +123,7 @@ fn recorded_name<'a>(recording: &'a Recording<'_>, code: CodeId) -> &'a [u8] {
 /// Columns under construction.
 struct Columns<'a> {
     recording: &'a Recording<'a>,
-    v8_functions: V8Functions<'a>,
+    names_and_lines: NamesAndLines<'a>,
     tiers: &'a TimelineTiers,
     ranks: Ranks,
     span: Span,
@@ -224,7 +224,7 @@ impl Columns<'_> {
         }
         let recorded = recorded_name(self.recording, code);
         let is_built_in = names::is_built_in(recorded);
-        let name = self.name(printable(&self.v8_functions.name(recorded)), known_names);
+        let name = self.name(printable(&self.names_and_lines.name(recorded)), known_names);
         let functions = &mut self.values.functions;
         let function = index_of(functions.name.len());
         self.values.built_ins.extend(is_built_in.then_some(function));

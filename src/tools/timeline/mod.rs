@@ -25,7 +25,7 @@ mod values;
 use std::path::PathBuf;
 
 use crate::frames::source_files::SourceOptions;
-use crate::frames::source_files::v8_functions::V8Scripts;
+use crate::frames::source_files::names_and_lines::V8Scripts;
 use crate::load::{
     LoadOptions, NeededFunctions, Progress, RecordingData, all_symbols, load, refuse_input_as_output,
 };

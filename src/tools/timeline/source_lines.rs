@@ -9,7 +9,7 @@ use jitdump::{Tally, names, printable};
 use crate::code::process::SpaceId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
-use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::source_files::{SourceName, text_to_write};
 use crate::load::{Recording, function_of};
 use crate::results::diagnostics::Issue;
@@ -42,7 +42,7 @@ impl SourceLines {
     /// Finds the lines of all sampled addresses. Functions with most samples come first where there is a limit.
     pub fn of<'a>(
         recording: &'a Recording<'_>,
-        v8_functions: &V8Functions<'a>,
+        names_and_lines: &NamesAndLines<'a>,
         options: &TimelineOptions,
         counts: &BinnedSamples,
     ) -> Self {
@@ -55,11 +55,11 @@ impl SourceLines {
                 continue;
             };
             let track = options.track.as_deref();
-            let (info, _) = v8_functions.lines_of(*id, &function, track);
+            let (info, _) = names_and_lines.lines_of(*id, &function, track);
             let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
                 let owner = used[id.file].found.file.origin().owner;
-                let name = v8_functions.name(function.name);
+                let name = names_and_lines.name(function.name);
                 lines.add_function(*id, &name, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });

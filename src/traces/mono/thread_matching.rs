@@ -11,7 +11,7 @@ use jitdump::{RuntimeTime, Time};
 use crate::code::clock::Alignment;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::perf::event::{self, ThreadChange};
+use crate::perf::process_records::{self, ThreadChange};
 use crate::units::Pid;
 
 /// A thread in the profile.
@@ -71,7 +71,7 @@ pub fn threads(
     // Thread IDs are reused after a thread has ended.
     let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
     for record in index.kept.iter(profile.endian) {
-        let Some((of, tid, change)) = event::thread_change(&record, profile.endian) else {
+        let Some((of, tid, change)) = process_records::thread_change(&record, profile.endian) else {
             continue;
         };
         if !pids.contains(&of) {

@@ -12,7 +12,7 @@ use crate::collections::hash::HashMap;
 use crate::elf::executable::Executable;
 use crate::files::InputFile;
 use crate::files::search::without_links;
-use crate::perf::event::Mmap;
+use crate::perf::process_records::Mmap;
 use crate::perf::record;
 use crate::perf::synthetic::SyntheticMapping;
 use crate::results::diagnostics::issues::CHECK_PATH;

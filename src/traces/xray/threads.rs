@@ -3,7 +3,7 @@
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
-use crate::perf::event;
+use crate::perf::process_records;
 use crate::perf::synthetic::SyntheticThread;
 use crate::traces::conversion::source::{FIRST_SYNTHETIC_TID, TracedThread};
 use crate::traces::xray::format::TraceIndex;
@@ -20,7 +20,7 @@ impl<'p> ProfileThreads<'p> {
     /// Collects the threads of a profile.
     pub fn of(IndexedProfile { profile, index }: &'p IndexedProfile<'_>) -> Self {
         let changes = index.kept.iter(profile.endian).filter_map(|record| {
-            let (pid, tid, _) = event::thread_change(&record, profile.endian)?;
+            let (pid, tid, _) = process_records::thread_change(&record, profile.endian)?;
             Some((Tid(tid), pid))
         });
         Self {

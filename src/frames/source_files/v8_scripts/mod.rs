@@ -22,7 +22,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
 use crate::frames::source_files::v8_scripts::scripts::ScriptFiles;
 use crate::frames::source_files::v8_scripts::source_maps::SourceMapFiles;
-use crate::load::{LoadOptions, Recording, UsedFile, UsedMap, function_of, symbol_of};
+use crate::load::{LoadOptions, Recording, UsedFile, UsedPerfMap, function_of, symbol_of};
 use crate::results::diagnostics::Diagnostic;
 use crate::threads;
 
@@ -109,7 +109,7 @@ fn known_functions<'a>(
 
 /// The functions of V8 among symbols, by the owner of the perf map.
 fn known_symbols<'a>(
-    maps: &'a IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+    maps: &'a IndexedTable<SymbolTableIndex, UsedPerfMap<'_>>,
     symbols: impl Iterator<Item = SymbolId>,
 ) -> BTreeMap<u32, KnownFunctions<'a>> {
     let mut of_owners: BTreeMap<u32, KnownFunctions<'a>> = BTreeMap::new();

@@ -50,15 +50,15 @@ struct FoundScript {
     script: Script<'static>,
     /// Number of functions that start where V8 has found them.
     found: usize,
-    namers: Namers,
+    namers: NamingUsers,
 }
 
 /// Other users whose files name a script, each once. They see names and lines of what is read for them, and could name any
 /// file.
 #[derive(Clone, Debug, Default)]
-pub struct Namers(Vec<u32>);
+pub struct NamingUsers(Vec<u32>);
 
-impl Namers {
+impl NamingUsers {
     fn add(&mut self, user: u32) {
         if !self.0.contains(&user) {
             self.0.push(user);
@@ -78,7 +78,7 @@ impl ScriptFiles {
         all: impl Iterator<Item = (u32, &'k KnownFunctions<'k>)>,
         files: &SourceFiles<'_>,
     ) -> Self {
-        let mut named: HashMap<&[u8], (Vec<TextPosition>, Namers)> = HashMap::default();
+        let mut named: HashMap<&[u8], (Vec<TextPosition>, NamingUsers)> = HashMap::default();
         let mut paths = Vec::new();
         for (owner, functions) in all {
             let is_other = !is_trusted(owner);
@@ -152,7 +152,7 @@ impl ScriptFiles {
     }
 
     /// Returns the users whose files name a script.
-    pub fn namers(&self, path: &[u8]) -> Option<&Namers> {
+    pub fn namers(&self, path: &[u8]) -> Option<&NamingUsers> {
         self.scripts.get(path).map(|found| &found.namers)
     }
 

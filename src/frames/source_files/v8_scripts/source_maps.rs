@@ -17,7 +17,7 @@ use crate::bytes::base_name;
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
 use crate::frames::source_files::v8_scripts::room::OpenFileRoom;
-use crate::frames::source_files::v8_scripts::scripts::{Namers, ScriptFiles};
+use crate::frames::source_files::v8_scripts::scripts::{NamingUsers, ScriptFiles};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
@@ -187,7 +187,7 @@ fn locate(url: &[u8]) -> MapLocation {
 fn read(
     location: MapLocation,
     script: &[u8],
-    namers: Option<&Namers>,
+    namers: Option<&NamingUsers>,
     files: &SourceFiles<'_>,
     room: &mut OpenFileRoom,
 ) -> Result<Vec<u8>, Issue> {

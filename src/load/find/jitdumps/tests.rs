@@ -3,7 +3,7 @@
 use super::*;
 use std::time::UNIX_EPOCH;
 
-use crate::perf::event::FileId;
+use crate::perf::process_records::FileId;
 
 #[test]
 fn given_files_are_compared_1_048_576_times_and_the_rest_is_counted() {

@@ -3,7 +3,7 @@
 use jitdump::{ByteOrder, Time};
 
 use crate::bytes::{until_nul, write_padded};
-use crate::perf::event::MAX_THREAD_NAME;
+use crate::perf::process_records::MAX_THREAD_NAME;
 use crate::perf::record;
 use crate::perf::synthetic::{RecordEvent, SyntheticThread, padded, write_header, write_trailer};
 

@@ -6,9 +6,9 @@ use jitdump::{ByteOrder, Tally, Time};
 
 use crate::perf::attr::AttrEntry;
 use crate::perf::attr::Attrs;
-use crate::perf::event::MAX_THREAD_NAME;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
+use crate::perf::process_records::MAX_THREAD_NAME;
 use crate::perf::profile::Profile;
 use crate::perf::synthetic::{RecordEvent, SyntheticMapping, write_mmap2};
 use crate::results::diagnostics::Issue;

@@ -127,7 +127,7 @@ mod tests {
 
     use crate::code::profile_index::ProfileIndex;
     use crate::load::MappingTimes;
-    use crate::record::dumps::tests::{ENDED, marker};
+    use crate::record::collection::tests::{ENDED, marker};
     use crate::record::watch::Seen;
 
     /// Process ID that the process has in a namespace of its own.

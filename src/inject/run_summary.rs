@@ -19,7 +19,7 @@ use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::output;
 use crate::load::advice::has_runtime;
-use crate::load::{InputKind, Recording, UsedFile, UsedMap, function_of, symbol_of};
+use crate::load::{InputKind, Recording, UsedFile, UsedPerfMap, function_of, symbol_of};
 use crate::results::FileKind;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -360,7 +360,7 @@ fn dump_summary(used: &UsedFile<'_>) -> CodeFileSummary {
 }
 
 /// Returns what the summary has of a perf map.
-fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
+fn map_summary(used: &UsedPerfMap<'_>) -> PerfMapSummary {
     PerfMapSummary {
         path: printable_path(used.file.path()),
         pid: used.pid.0,

@@ -15,7 +15,7 @@ pub use crate::frames::source_files::v8_scripts::{ScriptsByPath, V8Scripts};
 
 /// Names and lines of functions, in the files that people wrote.
 #[derive(Debug)]
-pub struct V8Functions<'a> {
+pub struct NamesAndLines<'a> {
     scripts: ScriptsByPath<'a>,
     /// Lines in the files that the runtime compiled, of functions whose lines are needed more than once.
     kept: HashMap<FunctionId, Lines<'a>>,
@@ -32,15 +32,15 @@ pub type Lines<'a> = (Option<DebugInfo<'a>>, Tally<Issue>);
 
 impl V8Scripts<'_> {
     /// Returns names and lines of functions.
-    pub fn functions(&self) -> V8Functions<'_> {
-        V8Functions {
+    pub fn functions(&self) -> NamesAndLines<'_> {
+        NamesAndLines {
             scripts: self.by_path(),
             kept: HashMap::default(),
         }
     }
 }
 
-impl<'a> V8Functions<'a> {
+impl<'a> NamesAndLines<'a> {
     /// Reads the lines of functions that are needed more than once, and keeps them.
     pub fn keep_lines(&mut self, recording: &'a Recording<'_>, functions: impl Iterator<Item = FunctionId>) {
         let files = &recording.runtime_files.used;

@@ -9,7 +9,7 @@ use jitdump::internals::format::marker::pid_in_name;
 use super::Collection;
 use crate::bytes::base_name;
 use crate::code::profile_index::{FileMarker, ProfileIndex};
-use crate::perf::event::FileId;
+use crate::perf::process_records::FileId;
 use crate::units::Pid;
 
 impl Collection<'_> {

@@ -403,7 +403,7 @@ mod tests {
     use jitdump::Time;
     use rustix::process::geteuid;
 
-    use crate::perf::event::FileId;
+    use crate::perf::process_records::FileId;
     use crate::record::plan::{Plan, RecordOptions};
     use crate::record::watch::Watch;
 
