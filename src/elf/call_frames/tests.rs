@@ -70,7 +70,7 @@ fn entries_beyond_the_limits_have_no_rules() {
     assert!(room.0.load(Ordering::Relaxed) < (50 << 10));
 }
 
-/// Returns how many of so many addresses have rules, if an index leads to the same entry for each of them.
+/// Returns how many of so many entries of an index stay that all lead to the same one.
 fn indexed(count: u32) -> usize {
     let section = frames(&[0x44, 0x0e, 16]).section;
     // The first is the common part.
@@ -88,11 +88,7 @@ fn indexed(count: u32) -> usize {
         address: Address(0x8000),
     };
     let frames = CallFrames::read(section, Some(header), &MemoryRoom::default().file()).unwrap();
-    let room = RuleRoom::default();
-    let addresses = (0..u64::from(count)).map(|at| Address(START + at));
-    addresses
-        .filter(|&address| frames.at(address, &room).is_some())
-        .count()
+    frames.entries.len()
 }
 
 /// As in `.eh_frame_hdr` of a crafted file.
