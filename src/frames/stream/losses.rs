@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::frames::unwind::Unwound;
 use crate::results::summary::count;
 
-/// Losses of a part of the samples. [`Losses::of`] adds what is only known of the whole profile.
+/// Losses of a part of the samples. `Losses::of` adds what is only known of the whole profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossCounts {
     /// What is counted so far. Of the stacks that are cut, those as long as their event allows (`max-stack`).
