@@ -324,9 +324,8 @@ impl Timeline {
     pub fn all_symbols(&self) -> impl Iterator<Item = PlacedSymbol> {
         let regions = self.spaces.enumerate().flat_map(|(id, space)| {
             let layers = space.content.iter().flat_map(|content| &content.layers);
-            let intervals = layers.flat_map(|layers| layers.maps.intervals());
-            let anonymous = intervals.filter(|interval| interval.value != MemoryKind::File);
-            anonymous.map(move |interval| JitRegion::of(interval, id))
+            let memory = layers.flat_map(Layers::jit_memory);
+            memory.map(move |interval| JitRegion::of(interval, id))
         });
         regions.flat_map(|region| self.symbols.in_region(region))
     }
@@ -394,6 +393,22 @@ impl Timeline {
         spaces
             .take(MAX_GENERATIONS)
             .filter_map(|(space, time)| Some((space, self.layers_of(space)?, time)))
+    }
+}
+
+impl Layers {
+    /// Returns the memory that may have JIT code, without the times before it could be executed: it is the same memory.
+    fn jit_memory(&self) -> impl Iterator<Item = &Interval<MemoryKind>> {
+        let is_executable = |memory: MemoryKind| memory != MemoryKind::File && !memory.is_data();
+        let becomes_executable = move |interval: &Interval<MemoryKind>| {
+            let next = self.maps.at(interval.range.start, interval.until);
+            next.is_some_and(|next| is_executable(next.value))
+        };
+        let intervals = self.maps.intervals().iter();
+        intervals.filter(move |&interval| match interval.value {
+            MemoryKind::File => false,
+            memory => is_executable(memory) || !becomes_executable(interval),
+        })
     }
 }
 

@@ -190,3 +190,25 @@ fn data_is_jit_memory_only_with_code_of_a_dump_or_a_perf_map() {
     assert_eq!(at(2, 0xb000, 50), Lookup::Unmapped);
     assert_eq!(at(2, 0xb000, 60), Lookup::Anonymous);
 }
+
+#[test]
+fn symbols_of_memory_that_can_be_executed_later_are_there_once() {
+    let data = Map {
+        is_data: true,
+        ..Map::private(5, range(0x1000, 0x2000), Backing::Anonymous)
+    };
+    let processes = Processes::new(vec![
+        ProcessEvent::Map(Pid(1), data),
+        map(1, 20, 0x1000, Backing::Anonymous),
+    ]);
+    let mut timeline = Timeline::new(&processes, PlacedCode::default());
+    let tables = IndexedTable::from(vec![SymbolTable {
+        pid: Pid(1),
+        ranges: vec![range(0x1000, 0x10), range(0x2000, 0x10)],
+    }]);
+    timeline.add_symbols(&processes, &[], &tables);
+    let symbols = timeline.all_symbols();
+    let mut placed: Vec<_> = symbols.map(|it| (it.range.start.0, it.since.0)).collect();
+    placed.sort_unstable();
+    assert_eq!(placed, [(0x1000, 20), (0x2000, 5)]);
+}
