@@ -270,6 +270,13 @@ impl Ranking {
 
 /// Sorts rows: those with most samples first, as their first column counts them.
 fn sort(rows: &mut [RankedRow], by: By, tables: &Tables) {
+    /// The name; of a line, whose name is not made yet, its path.
+    fn text<'t>(row: &'t RankedRow, tables: &'t Tables) -> &'t str {
+        match row.file_of_line {
+            Some(file) => &tables.files[file].path,
+            None => &row.name,
+        }
+    }
     rows.sort_by(|one, other| {
         let charged = |row: &RankedRow| match by.has_charged() {
             true => row.charged,
@@ -277,8 +284,8 @@ fn sort(rows: &mut [RankedRow], by: By, tables: &Tables) {
         };
         let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
         let by_name = || {
-            let names = one.name(tables).cmp(&other.name(tables));
-            names.then_with(|| (&one.file, one.line).cmp(&(&other.file, other.line)))
+            let texts = text(one, tables).cmp(text(other, tables));
+            texts.then_with(|| (&one.file, one.line).cmp(&(&other.file, other.line)))
         };
         key(one).cmp(&key(other)).then_with(by_name)
     });
