@@ -1,7 +1,7 @@
 //! Lines and inlined calls of executables and libraries, from files that this machine has.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,8 +33,8 @@ pub struct NativeLines<'a> {
     contents: ModuleContents<'a, LineReader>,
     /// Number of damaged compile units.
     damaged: AtomicU64,
-    /// Files of other users that were not used, by device and inode.
-    rejected: Mutex<BTreeMap<(u64, u64), Diagnostic>>,
+    /// Files of other users that were not used, by their paths.
+    rejected: Mutex<BTreeMap<PathBuf, Diagnostic>>,
 }
 
 #[derive(Debug)]
@@ -139,8 +139,7 @@ impl<'a> NativeLines<'a> {
         let damaged = self.damaged.load(Ordering::Relaxed);
         let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
         let rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rejected: Vec<Diagnostic> = rejected.values().cloned().collect();
-        rejected.sort_by(|one, other| one.file.cmp(&other.file));
+        let rejected: Vec<Diagnostic> = rejected.values().cloned().collect();
         let refused = self.contents.refused("lines");
         refused.into_iter().chain(damaged).chain(rejected)
     }
@@ -200,7 +199,7 @@ impl CompanionReader<'_, '_> {
         let native = self.native;
         if let Err(rejected) = native.files.check_companion(file.origin(), self.author) {
             let mut all = native.rejected.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(file.file_id())
+            all.entry(file.path().to_owned())
                 .or_insert_with(|| rejected.in_file(file.path()));
             return None;
         }
