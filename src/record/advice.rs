@@ -47,12 +47,11 @@ const CUT_OFF: [Issue; 3] = [
 fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> Vec<Diagnostic> {
     let stacks = &samples.in_stacks;
     let is_all_named = (samples.named, stacks.named) == (samples.jit, stacks.frames);
-    // The message is about the file at its path, the faults are those of the copy in the recording.
-    let name = |it: &Diagnostic| it.file.as_ref().map(|file| base_name(file.as_bytes()).to_vec());
     let is_written = |it: &&Diagnostic| it.issue == Issue::DumpStillWritten && it.field("copy").is_none();
-    let written: BTreeSet<_> = diagnostics.iter().filter(is_written).map(name).collect();
-    let is_cut =
-        |it: &&Diagnostic| it.issue == Issue::JitdumpCutTail && (is_all_named || written.contains(&name(it)));
+    let written: BTreeSet<_> = diagnostics.iter().filter(is_written).map(file_name).collect();
+    let is_cut = |it: &&Diagnostic| {
+        it.issue == Issue::JitdumpCutTail && (is_all_named || written.contains(&file_name(it)))
+    };
     let cut: BTreeSet<_> = diagnostics
         .iter()
         .filter(is_cut)
@@ -64,6 +63,13 @@ fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> V
         }
     }
     diagnostics
+}
+
+/// Returns the name of the file of a diagnostic. That a jitdump is still written is said of the file at its path, its faults are
+/// those of the copy in the recording.
+fn file_name(diagnostic: &Diagnostic) -> Option<Vec<u8>> {
+    let file = diagnostic.file.as_deref()?;
+    Some(base_name(file.as_bytes()).to_vec())
 }
 
 impl Plan {
@@ -172,11 +178,10 @@ impl Plan {
         if self.command.is_empty() || !recorded.has_signal() {
             return diagnostics;
         }
-        let name = |it: &Diagnostic| it.file.as_deref().map(|file| base_name(file.as_bytes()).to_vec());
         let of_running = |it: &&Diagnostic| it.issue == Issue::DumpStillWritten;
-        let running: BTreeSet<_> = diagnostics.iter().filter(of_running).map(name).collect();
+        let running: BTreeSet<_> = diagnostics.iter().filter(of_running).map(file_name).collect();
         for diagnostic in &mut diagnostics {
-            if diagnostic.issue == Issue::JitdumpCutTail && !running.contains(&name(diagnostic)) {
+            if diagnostic.issue == Issue::JitdumpCutTail && !running.contains(&file_name(diagnostic)) {
                 *diagnostic = diagnostic.clone().with_remedy(HANDLE_SIGNAL);
             }
         }
