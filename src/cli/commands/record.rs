@@ -477,11 +477,8 @@ impl RecordArguments {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
         if !self.quiet && !untouched.is_empty() {
-            let paths: Vec<String> = untouched.into_iter().collect();
-            print_message(&format!(
-                "not copied, and left where they are: {}",
-                paths.join(", ")
-            ));
+            let paths = listed(untouched.into_iter());
+            print_message(&format!("not copied, and left where they are: {paths}"));
         }
         if !self.quiet && !running.is_empty() {
             print_message(&running_text(&running));
@@ -514,21 +511,25 @@ impl RecordArguments {
     }
 }
 
+/// Number of processes and files in a message. More are workers of a server, or files that somebody has put into `/tmp`.
+const MAX_LISTED: usize = 10;
+
 /// Returns the message about processes that the program has left running, with their runtimes.
 fn running_text(running: &BTreeMap<u32, &'static str>) -> String {
-    /// More are workers of a server.
-    const MAX_LISTED: usize = 10;
-    let listed = || running.iter().take(MAX_LISTED);
-    let names: Vec<String> = listed()
-        .map(|(pid, runtime)| format!("{runtime} (process {pid})"))
-        .collect();
-    let more = match running.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let pids: Vec<String> = listed().map(|(pid, _)| pid.to_string()).collect();
-    let (names, pids) = (names.join(", "), pids.join(","));
-    format!("left running: {names}{more}; to record it: jitinject record -p {pids}")
+    let names = running
+        .iter()
+        .map(|(pid, runtime)| format!("{runtime} (process {pid})"));
+    let pids = running.keys().take(MAX_LISTED).map(u32::to_string);
+    let (names, pids) = (listed(names), pids.collect::<Vec<_>>().join(","));
+    format!("left running: {names}; to record it: jitinject record -p {pids}")
+}
+
+/// Returns a list of up to [`MAX_LISTED`] of some texts.
+fn listed(texts: impl ExactSizeIterator<Item = String>) -> String {
+    let more = texts.len().saturating_sub(MAX_LISTED);
+    let first = texts.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
+    let end = (more > 0).then(|| format!(" and {more} more"));
+    first + &end.unwrap_or_default()
 }
 
 /// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
@@ -583,4 +584,16 @@ pub fn launch_recorded() -> Option<ExitCode> {
     // The session reads the reason from the file.
     let _ = launch(&pid_file, group, &command);
     Some(ExitCode::from(NOT_STARTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_files_ten_are_named() {
+        let texts = |count: u32| listed((0..count).map(|number| number.to_string()));
+        assert_eq!(texts(10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
+        assert_eq!(texts(12), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more");
+    }
 }
