@@ -76,6 +76,7 @@ mod processes;
 mod readers;
 mod record;
 mod record_choices;
+mod record_files;
 mod record_inherited;
 mod record_pack;
 mod record_rights;
