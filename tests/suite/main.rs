@@ -80,6 +80,7 @@ mod record_files;
 mod record_inherited;
 mod record_pack;
 mod record_rights;
+mod record_running;
 mod records;
 mod report;
 mod report_missing;

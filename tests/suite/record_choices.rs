@@ -6,17 +6,12 @@ use std::process::Command;
 
 use jitdump::ByteOrder;
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::record::{PERF, Scene};
+use crate::record::{PERF, Scene, json};
 use crate::support::processes::{send, wait_for_rounds, wait_until};
 use crate::support::profile::ProfileWriter;
 use crate::support::reports::reports;
 use crate::support::{capture, codes, has_code, said, tools};
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
 
 /// Returns what `record --print` prints for a command.
 fn printed(scene: &Scene, command: &str) -> String {
