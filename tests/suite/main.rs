@@ -93,6 +93,7 @@ mod streaming;
 mod symbolize;
 mod synthetic;
 mod timeline;
+mod timeline_lines;
 mod tracks;
 mod unsafe_code;
 mod unwind;
