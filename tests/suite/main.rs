@@ -73,6 +73,7 @@ mod outputs;
 mod perf_inject;
 mod perf_maps;
 mod processes;
+mod profile_damage;
 mod readers;
 mod record;
 mod record_choices;
