@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Recording ─► unwinding ─► selection ─► [objects]: functions in groups ─► [mmap_records] ─► [output]
-//!                                           └─ [sources]                                       └─► [report]: summary
+//!                                           └─ [sources]                                       └─► [run_summary]
 //! ```
 
 mod cache;

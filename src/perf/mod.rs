@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header ── attrs, IDs ── records ──────────────────────────── feature table ── features
-//! [header]  [attr]        [record], [event], [sample]                           [feature]
+//! [header]  [attr]        [record], [process_records], [sample]                 [feature]
 //! ```
 //!
 //! A profile written to a pipe has records instead of header sections ([`pipe`]). Records may be compressed
@@ -10,7 +10,7 @@
 //! repaired and merged first.
 //!
 //! Reading keeps every byte: a [`Profile`] borrows the file's bytes, and a [`record::Record`] is a slice of them
-//! with its offset. The views in [`event`] and [`sample`] decode only what JIT symbolization needs;
+//! with its offset. The views in [`process_records`] and [`sample`] decode only what JIT symbolization needs;
 //! everything else passes through unchanged. [`output`] writes the same parts again, with records added,
 //! replaced or removed. [`synthetic`] makes records.
 //!

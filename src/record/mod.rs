@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! options ─► [plan]: runtime, environment, perf's command ─► [session]: perf and the program
-//!                                                               └─► [dumps], [manifest] ─► [`crate::inject`]
+//!                                                               └─► [collection], [manifest] ─► [`crate::inject`]
 //! ```
 //!
 //! The profile's markers have the paths of jitdumps, whatever the working directory of their process was. The
