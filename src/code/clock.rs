@@ -134,6 +134,11 @@ impl Alignment {
         }
     }
 
+    /// Whether the offset is estimated, so that [`Alignment::settle`] applies.
+    pub fn is_estimate(&self) -> bool {
+        matches!(self, Self::Shifted(_))
+    }
+
     /// Whether the offset is a guess without evidence.
     pub fn is_guess(&self) -> bool {
         matches!(self, Self::Shifted(shift) if shift.evidence == OffsetEvidence::None)

@@ -189,8 +189,7 @@ impl Timeline {
             });
             let has_files = has_files(&timeline, space);
             let code = code.remove(&id).unwrap_or_default();
-            let own = std::iter::from_fn(|| events.next_if(|event| event.space == id));
-            let own: Vec<PlacedEvent> = own.collect();
+            let own = events_of(&mut events, id);
             let is_plain = own.is_empty() && code.hull().is_none() && !are_inherited[id];
             let files = (is_plain && space.parent.is_none()).then(|| PlainFiles::of(&space.maps));
             if let Some(files) = files.flatten() {
@@ -240,6 +239,16 @@ impl Timeline {
         tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     ) {
         self.symbols = PerfMapSymbols::new(processes, &self.mappings, injected, tables);
+    }
+
+    /// Returns the mappings that have a mark in `marks`, by address space and time.
+    pub fn selected(&self, marks: &IndexedTable<MappingIndex, bool>) -> Vec<CodeMapping> {
+        marked(&self.mappings, marks)
+    }
+
+    /// Returns the freed ranges that have a mark in `marks`.
+    pub fn selected_freed_ranges(&self, marks: &IndexedTable<FreedRangeIndex, bool>) -> Vec<FreedRange> {
+        marked(&self.freed_ranges, marks)
     }
 
     /// Code of an address space itself, without inherited code, in the order of time.
@@ -422,14 +431,21 @@ impl JitRegion {
     }
 }
 
+/// Takes the events of an address space, which must be those of the first one that has any.
+fn events_of(
+    events: &mut std::iter::Peekable<std::vec::IntoIter<PlacedEvent>>,
+    space: SpaceId,
+) -> Vec<PlacedEvent> {
+    std::iter::from_fn(|| events.next_if(|event| event.space == space)).collect()
+}
+
 fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {
     let mut maps = space.maps.iter();
     let is_inherited = |(parent, _): (SpaceId, Time)| timeline.spaces[parent].has_files;
     space.parent.is_some_and(is_inherited) || maps.any(|map| map.backing.is_file())
 }
 
-/// Returns the rows of a table that have a mark in `marks`.
-pub fn marked<I, T: Copy>(all: &IndexedTable<I, T>, marks: &IndexedTable<I, bool>) -> Vec<T> {
+fn marked<I, T: Copy>(all: &IndexedTable<I, T>, marks: &IndexedTable<I, bool>) -> Vec<T> {
     let marked = all.iter().zip(marks).filter(|&(_, &mark)| mark);
     marked.map(|(one, _)| *one).collect()
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::{Advice, Mmap, MmapMut};
+use rustix::process::geteuid;
 
 use crate::files::TempFile;
 use crate::files::open_file::{is_trusted, read_at};
@@ -165,6 +166,11 @@ impl InputFile {
     /// program to read.
     pub fn is_trusted(&self) -> bool {
         is_trusted(self.origin.owner)
+    }
+
+    /// Whether the file belongs to the current user.
+    pub fn is_owned_by_user(&self) -> bool {
+        self.origin.owner == geteuid().as_raw()
     }
 
     /// Returns the time of the last modification.

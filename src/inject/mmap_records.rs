@@ -7,7 +7,7 @@
 //!   own.
 //! - The markers of used jitdumps are removed, and a second run finds nothing to do.
 
-use jitdump::{Tally, printable};
+use jitdump::{Address, Tally, printable};
 
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
@@ -155,11 +155,16 @@ fn replace(edits: &mut Edits, IndexedProfile { profile, index }: &IndexedProfile
     };
     edits.replace(&record, |out| {
         for part in &replaced.parts {
-            let into_map = part.start.0.saturating_sub(map.range.start.0);
-            let file_offset = map.file_offset.wrapping_add(into_map);
+            let file_offset = file_offset_at(&map, part.start);
             synthetic::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
+}
+
+/// Returns the offset in the mapped file of an address in a map.
+fn file_offset_at(map: &Mmap<'_>, address: Address) -> u64 {
+    let into_map = address.0.saturating_sub(map.range.start.0);
+    map.file_offset.wrapping_add(into_map)
 }
 
 #[cfg(test)]

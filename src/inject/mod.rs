@@ -16,7 +16,6 @@ mod sources;
 mod summary_file;
 
 use crate::code::profile_index::IndexedProfile;
-use crate::code::timeline::marked;
 use crate::frames::attribution::{CountedSamples, NativeNames, SampleObserver};
 use crate::frames::source_files::names_and_lines::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
@@ -102,8 +101,8 @@ fn inject_recording(
     if options.all || index.has_aux {
         selection.add_all(timeline);
     }
-    let functions = marked(&timeline.mappings, &selection.mappings);
-    let freed_ranges = marked(&timeline.freed_ranges, &selection.freed_ranges);
+    let functions = timeline.selected(&selection.mappings);
+    let freed_ranges = timeline.selected_freed_ranges(&selection.freed_ranges);
     let symbols = selection.sorted_symbols();
 
     progress.start("writing objects", (functions.len() + symbols.len()) as u64);

@@ -28,6 +28,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::names_and_lines::NamesAndLines;
+use crate::frames::unwind::made_tables;
 use crate::inject::objects::grouping::{CodeToWrite, FunctionGroups, MAX_HOLE, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
@@ -42,6 +43,7 @@ use jitdump::Machine;
 use jitdump::Tally;
 use jitdump::names::NameParts;
 use jitdump::{AddressRange, Time};
+use object::elf;
 
 /// An object that was written, and its mapping.
 #[derive(Clone, Debug)]
@@ -184,10 +186,21 @@ impl ObjectInputs<'_> {
         }
     }
 
+    /// Whether perf map symbols share objects.
+    fn shares_symbols(&self, mapped: CodeToWrite<'_>) -> bool {
+        self.can_share() && (self.layout == Layout::Image || !mapped.are_few())
+    }
+
     /// Whether an object may be at several addresses: readers do not unwind stacks, and the user has not asked for an object
     /// for each function.
     fn can_share(&self) -> bool {
         self.layout != Layout::Function && !self.has_copied_stacks
+    }
+
+    /// Whether functions of a machine that have no unwinding tables get some. Readers use them where they unwind stacks; perf
+    /// on AArch64 does so by the sampled link register, too.
+    fn makes_tables(&self, machine: Machine) -> bool {
+        made_tables::is_supported(machine) && (self.has_copied_stacks || machine.id == elf::EM_AARCH64)
     }
 
     fn records_size(&self, mapping: &CodeMapping) -> RecordsSize {

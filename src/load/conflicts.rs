@@ -20,16 +20,7 @@ pub fn refuse_input_as_output<'o>(
 ) -> Result<(), Diagnostic> {
     let input_path = Some(&*options.input).filter(|path| !is_standard(path));
     let core = options.trace.core_file.as_deref();
-    let given = recording
-        .found_dumps
-        .given
-        .iter()
-        .chain(&recording.found_maps.given);
-    let named: Vec<&Path> = given
-        .map(PathBuf::as_path)
-        .chain(input_path)
-        .chain(core)
-        .collect();
+    let named: Vec<&Path> = recording.named_paths().chain(input_path).chain(core).collect();
     let files: Vec<_> = recording.files().collect();
     for output in outputs {
         let Some(id) = path_file_id(output) else {

@@ -1,5 +1,6 @@
 //! A profile with the code of its processes.
 
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use jitdump::internals::format::marker;
@@ -253,6 +254,12 @@ impl Recording<'_> {
         let maps = self.found_maps.maps.iter().map(|(_, file)| file);
         let whole = maps.chain(self.logs.files()).map(InputFile::origin);
         self.input.origins().chain(whole).chain(dumps)
+    }
+
+    /// Returns the jitdumps and perf maps that the user named, used or not, including those in folders.
+    pub fn named_paths(&self) -> impl Iterator<Item = &Path> {
+        let given = self.found_dumps.given.iter().chain(&self.found_maps.given);
+        given.map(PathBuf::as_path)
     }
 
     /// Returns the machine that the profile was recorded on.

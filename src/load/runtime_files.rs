@@ -249,7 +249,7 @@ impl<'a> RuntimeFiles<'a> {
     /// Determines clock offsets that the files alone leave open, using the samples in their code.
     fn settle(&mut self, profile: &IndexedProfile<'_>, clocks: &Clocks<'_>) {
         let files = self.used.enumerate();
-        let estimates = files.filter(|(_, used)| matches!(used.alignment, Alignment::Shifted(_)));
+        let estimates = files.filter(|(_, used)| used.alignment.is_estimate());
         let estimates: Vec<FileIndex> = estimates.map(|(file, _)| file).collect();
         if estimates.is_empty() {
             return;

@@ -82,6 +82,11 @@ impl Plan {
         Some(format!("record it again with --runtime {}", ids.join(",")))
     }
 
+    /// Whether the recording has set the variables that make a runtime log its code.
+    fn has_set_options(&self, runtime: &Description) -> bool {
+        has_variables(runtime.runtime, &self.environment)
+    }
+
     /// Whether the recording may have started processes of a runtime. With whole CPUs, it has others, too.
     fn may_have_started(&self, runtime: &Description, seen: &Seen) -> bool {
         let mut processes = seen.processes.iter();
@@ -125,9 +130,8 @@ impl Plan {
             |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
         let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
         let is_too_old = |it: &Diagnostic| it.field("how") == Some(PYTHON_TOO_OLD);
-        let is_set = |runtime: &Description| {
-            has_variables(runtime.runtime, &self.environment) && self.may_have_started(runtime, seen)
-        };
+        let is_set =
+            |runtime: &Description| self.has_set_options(runtime) && self.may_have_started(runtime, seen);
         let helps = |it: &Diagnostic| {
             let can_be_set = |runtime: &Description| !is_set(runtime);
             advice(it).is_some_and(can_be_set) && !is_too_old(it)

@@ -226,11 +226,7 @@ impl Collection<'_> {
             };
             let seen = self.seen.dumps.of(marker.pid, inode);
             let opened = match seen.and_then(|(_, file)| file.as_ref()) {
-                // It may have grown.
-                Some(kept) => kept
-                    .file()
-                    .try_clone()
-                    .and_then(|file| OpenFile::from_file(file, kept.path())),
+                Some(kept) => as_it_is_now(kept),
                 None if is_running(marker.pid) => {
                     let files = in_use.entry(marker.pid);
                     open_in_use(files.or_insert_with(|| files_in_use(marker.pid)), inode)
@@ -355,6 +351,11 @@ fn path_of(marker: &FileMarker) -> PathBuf {
 fn inode_of(marker: &FileMarker) -> Option<u64> {
     let inode = marker.file?.inode;
     (inode != 0).then_some(inode)
+}
+
+/// Opens a file again that may have grown.
+fn as_it_is_now(file: &OpenFile) -> io::Result<OpenFile> {
+    OpenFile::from_file(file.file().try_clone()?, file.path())
 }
 
 /// Copies a file from `path`. Returns why it is left out.

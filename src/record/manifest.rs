@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
@@ -134,5 +135,12 @@ impl Manifest {
             signal,
             files,
         }
+    }
+
+    /// Returns the content of the file.
+    pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        Ok(json)
     }
 }

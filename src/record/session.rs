@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
         let program = (!self.plan.command.is_empty()).then(|| pid_file.clone());
         let mut signals = Signals::new(child.id(), program.clone(), is_foreground);
         let mut watch = match &program {
-            Some(_) => Watch::new(Some(child.id()), self.plan, &self.profile()),
+            Some(_) => Watch::of_descendants(child.id(), self.plan, &self.profile()),
             None => Watch::of_processes(self.plan, &self.profile()),
         };
         // Kernels before 5.3 have none.
@@ -434,9 +434,9 @@ impl<'a> Session<'a> {
 
     /// Writes the manifest into the folder.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), Diagnostic> {
-        let written = serde_json::to_vec_pretty(manifest).map_err(io::Error::from);
-        let written =
-            written.and_then(|json| write_file(self.folder.at(MANIFEST), &[&json[..], b"\n"].concat()));
+        let written = manifest
+            .to_json()
+            .and_then(|json| write_file(self.folder.at(MANIFEST), &json));
         written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder().join(MANIFEST), &cause))
     }
 

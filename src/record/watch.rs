@@ -85,6 +85,11 @@ struct WatchedProcess {
 }
 
 impl<'a> Watch<'a> {
+    /// Watches all that perf starts.
+    pub fn of_descendants(perf: u32, plan: &'a Plan, profile: &Path) -> Self {
+        Self::new(Some(perf), plan, profile)
+    }
+
     /// Watches processes that ran before. There are no warnings of them.
     pub fn of_processes(plan: &'a Plan, profile: &Path) -> Self {
         let mut watch = Self::new(None, plan, profile);
@@ -93,8 +98,8 @@ impl<'a> Watch<'a> {
         watch
     }
 
-    /// Prepares watching the recording of a profile, and all that a process of perf starts.
-    pub fn new(perf: Option<u32>, plan: &'a Plan, profile: &Path) -> Self {
+    /// Prepares watching the recording of a profile by a process of perf.
+    fn new(perf: Option<u32>, plan: &'a Plan, profile: &Path) -> Self {
         Self {
             plan,
             profile: profile.to_owned(),

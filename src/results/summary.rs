@@ -300,10 +300,17 @@ impl Summary {
                 "{objects} in the build-id cache {path}, {added} of them new"
             );
         }
-        if self.output != "-" && self.has_names() {
-            let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
+        if let Some(command) = self.next_command() {
+            let _ = writeln!(text, "next: {command}");
         }
         text
+    }
+
+    /// Returns the command that shows the output, if it has names that the input lacks.
+    #[doc(hidden)]
+    pub fn next_command(&self) -> Option<String> {
+        let is_shown = self.output != "-" && self.has_names();
+        is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.

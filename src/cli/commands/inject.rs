@@ -44,9 +44,7 @@ impl InjectArguments {
         }
         let summary = self.inject(options)?;
         if self.verbose {
-            // In the words of perf inject, which scripts search for.
-            let dumps = summary.dumps.iter().filter(|dump| dump.kind == FileKind::Jitdump);
-            dumps.for_each(|dump| print_line(&format!("jit marker found: {}", dump.path)));
+            print_markers(&summary);
         }
         if !self.quiet {
             report_all(&summary.diagnostics, self.verbose);
@@ -79,6 +77,14 @@ impl InjectArguments {
     fn inject(&self, options: InjectOptions) -> Result<Summary, Diagnostic> {
         let mut bar = Bar::begin(self.quiet, self.verbose, is_stream(&options.load.input))?;
         inject(&options, &mut bar)
+    }
+}
+
+/// Prints each jitdump in the words of perf inject, which scripts search for.
+fn print_markers(summary: &Summary) {
+    let dumps = summary.dumps.iter().filter(|dump| dump.kind == FileKind::Jitdump);
+    for dump in dumps {
+        print_line(&format!("jit marker found: {}", dump.path));
     }
 }
 

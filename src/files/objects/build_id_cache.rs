@@ -26,7 +26,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::bytes::hex_digits;
 use crate::files::folder::ignore_existing;
@@ -227,7 +226,7 @@ impl BuildIdCache {
 /// user, who could change it later.
 fn add_file(place: &NameInFolder, original: &NameInFolder, file: &InputFile) -> io::Result<()> {
     // File systems without hard links, or that reject this one, return various errors.
-    if file.owner() == geteuid().as_raw() && ignore_existing(original.link(place)).is_ok() {
+    if file.is_owned_by_user() && ignore_existing(original.link(place)).is_ok() {
         return Ok(());
     }
     write_new_file(place.clone(), file)

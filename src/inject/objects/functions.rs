@@ -198,7 +198,7 @@ impl<'a> ObjectWriter<'a> {
         }
         loaded.retain(|object| {
             // A name may be that of any number of functions and addresses.
-            let names: u64 = object.names.iter().map(|name| name.len() as u64).sum();
+            let names = object.size_of_names();
             if !self.room.fits(size, names) {
                 self.leave_out(object.planned, progress);
                 return false;

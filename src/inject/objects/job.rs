@@ -70,6 +70,13 @@ pub struct DecodedFunction<'g, 'a> {
     pub lines: Option<Lines<'a>>,
 }
 
+impl LoadedObject<'_, '_> {
+    /// Size of the names of the functions, in bytes.
+    pub fn size_of_names(&self) -> u64 {
+        self.names.iter().map(|name| name.len() as u64).sum()
+    }
+}
+
 impl<'g> Job<'g> {
     /// Makes a job of an object. `text_bytes` are the sizes of the source texts that an object of each file may contain.
     pub fn new(

@@ -103,14 +103,16 @@ impl LineOptions {
             }
             match places.kept.copy_of(places.owner, file) {
                 Some(copy) => file.path = path_in(places.store, copy),
-                None => {
-                    if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
-                        file.path = Cow::Owned(mapped);
-                    }
-                }
+                None => self.map_path(file),
             }
         }
         to_write
+    }
+
+    fn map_path(&self, file: &mut SourceFile<'_>) {
+        if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
+            file.path = Cow::Owned(mapped);
+        }
     }
 }
 

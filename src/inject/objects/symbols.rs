@@ -15,7 +15,6 @@ use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::grouping::CodeToWrite;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces, sources_to_keep};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
-use crate::inject::options::Layout;
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::load::symbol_of;
@@ -51,11 +50,8 @@ pub fn write_symbol_objects(
     mut progress: impl FnMut(u64),
 ) -> Result<(), Diagnostic> {
     let mut memory = EncoderMemory::default();
-    let are_shared = input.can_share() && (input.layout == Layout::Image || !mapped.are_few());
-    for of_table in mapped
-        .symbols
-        .chunk_by(|one, other| one.id.table == other.id.table)
-    {
+    let (placed, are_shared) = (mapped.symbols, input.shares_symbols(mapped));
+    for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
         let symbols = of_table.chunk_by(|one, other| one.id == other.id);
         let symbols = symbols.filter_map(|places| {
             Some(Member {

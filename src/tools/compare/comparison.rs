@@ -292,9 +292,7 @@ impl FunctionTest<'_, '_> {
         let changes = shares.iter().zip(&shown).zip(&tested_rows);
         let probabilities = changes.map(|((share, shown), &row)| {
             let probability = self.probability(share, shown);
-            // By more than chance.
-            let is_opposed = share.change * direction < 0.0 && share.p() <= self.level;
-            let is_like_all = shown.change * direction > 0.0 && !is_opposed;
+            let is_like_all = shown.change * direction > 0.0 && !self.is_opposed(share, direction);
             match is_like_all && self.has_most(row, part) {
                 true => probability.min(shown.p()),
                 false => probability,
@@ -359,6 +357,11 @@ impl FunctionTest<'_, '_> {
     fn probability(&self, share: &Difference, shown: &Difference) -> f64 {
         let is_shown = share.change * shown.change > 0.0 && shown.p() <= self.level;
         if is_shown { share.p() } else { 1.0 }
+    }
+
+    /// Whether a share changed against a direction by more than chance.
+    fn is_opposed(&self, share: &Difference, direction: f64) -> bool {
+        share.change * direction < 0.0 && share.p() <= self.level
     }
 
     /// Whether a function has more than half of the time on both sides. If it takes longer, so does the whole run, and its
@@ -476,10 +479,14 @@ impl FunctionChange {
     /// Returns the significant change that counts for the verdict: that of the time in the function, or, if that is too
     /// small to be tested, of the time with it on the stack. Code that is interpreted runs in the interpreter.
     pub fn significant_change(&self) -> f64 {
-        match self.function.kind == CodeOrigin::Jit && self.own.margin.is_none() {
+        match self.is_judged_by_total() {
             true => self.significant_total(),
             false => self.significant_own(),
         }
+    }
+
+    fn is_judged_by_total(&self) -> bool {
+        self.function.kind == CodeOrigin::Jit && self.own.margin.is_none()
     }
 
     /// Returns the rest of a significant change. If a part of it is explained, the rest may be chance alone.

@@ -133,6 +133,11 @@ impl<'a> ValueList<'a> {
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         self.0.iter()
     }
+
+    /// Returns whether the values are nested fields, which text output prints one per line.
+    fn has_rows(&self) -> bool {
+        matches!(self.iter().next(), Some(Value::Fields(_)))
+    }
 }
 
 impl fmt::Debug for ValueList<'_> {
@@ -360,9 +365,7 @@ impl Fields<'_> {
         let mut lists = Vec::new();
         for (key, value) in &self.0 {
             match value {
-                Value::List(list) if matches!(list.iter().next(), Some(Value::Fields(_))) => {
-                    lists.push((key, list));
-                }
+                Value::List(list) if list.has_rows() => lists.push((key, list)),
                 Value::Flag(true) => write!(f, " {key}")?,
                 Value::Flag(false) => {}
                 _ => write!(f, " {key}={value}")?,

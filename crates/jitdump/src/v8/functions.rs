@@ -37,7 +37,7 @@ pub struct NamedCall {
 pub struct Script<'t> {
     text: Text<'t>,
     functions: Vec<ScriptFunction>,
-    pub(super) calls: Vec<NamedCall>,
+    calls: Vec<NamedCall>,
     /// The calls as indices, sorted by function, name and start. Made when it is needed.
     calls_by_name: OnceLock<Vec<u32>>,
     /// A bit for each byte of the text: whether a token starts there.
@@ -86,6 +86,11 @@ impl<'t> Script<'t> {
             script: self,
             places: start..end,
         }
+    }
+
+    /// Returns the number of calls in the script.
+    pub(super) fn call_count(&self) -> usize {
+        self.calls.len()
     }
 
     /// Returns the indices of the calls, sorted by function, name and start.

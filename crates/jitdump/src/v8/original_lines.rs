@@ -336,7 +336,7 @@ impl<'a> OriginalCalls<'a> {
         if places.is_empty() {
             return None;
         }
-        let unknown = || vec![OnceLock::new(); script.calls.len()];
+        let unknown = || vec![OnceLock::new(); script.call_count()];
         let known = self.map.lines_of_calls.get_or_init(unknown).get(places.start)?;
         let line = || {
             let originals = calls.starts(places).map(|start| self.original(start));

@@ -2,7 +2,6 @@
 
 use jitdump::internals::format::unwinding::Placement;
 use jitdump::{Address, AddressRange, Machine, Tally};
-use object::elf::EM_AARCH64;
 
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
@@ -141,11 +140,9 @@ impl<'a> UnwindingTables<'a> {
         })
     }
 
-    /// Makes a table for a function without one. Readers use it where they unwind stacks; perf on AArch64 does so by the
-    /// sampled link register, too.
+    /// Makes a table for a function without one.
     fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<UnwindingTable<'a>> {
-        let is_used = self.input.has_copied_stacks || machine.id == EM_AARCH64;
-        if !is_used || !made_tables::is_supported(machine) {
+        if !self.input.makes_tables(machine) {
             return None;
         }
         let function = function_of(self.input.files, member.function)?;
