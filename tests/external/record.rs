@@ -567,7 +567,8 @@ fn a_program_inherits_what_it_does_without_perf() {
         let lines = |output: &Output| {
             assert!(output.status.success(), "{}", said(output));
             let text = String::from_utf8(output.stdout.clone()).unwrap();
-            // Without the signals of the C library, which one way of starting processes ignores.
+            // Without the signals of the C library, which one way of starting processes ignores. SIGINT and SIGQUIT are always
+            // passed on, also where this test runs in the background.
             let of_programs = |line: &str| {
                 let (set, bits) = line.split_once(":\t")?;
                 let bits = u64::from_str_radix(bits, 16).ok()?;
@@ -581,7 +582,7 @@ fn a_program_inherits_what_it_does_without_perf() {
         };
         let scene = Scene::new(&[]);
         let mut alone = Command::new("/usr/bin/env");
-        alone.arg("--default-signal=INT").args(program);
+        alone.arg("--default-signal=INT,QUIT").args(program);
         alone.current_dir(scene.folder.path()).stdin(Stdio::null());
         let recorded = scene.record(&[&["-q", "--no-env", "--"], program].concat());
         assert_eq!(lines(&recorded), lines(&alone.output().unwrap()));
