@@ -11,10 +11,16 @@ use crate::units::Pid;
 /// node20-pidns) it is 1. But a child that continues its parent's dump after a fork uses its own ID.
 #[derive(Debug)]
 pub struct PidResolver {
-    /// For the first process of each dump, its descendant that has no dump; `None` if there are several.
-    descendants: HashMap<Pid, Option<Pid>>,
+    /// For the first process of each dump, its descendants that have no dump.
+    descendants: HashMap<Pid, Descendants>,
     /// Files (device and inode) and the processes that mapped them.
     mapped: HashSet<((u64, u64), Pid)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Descendants {
+    One(Pid),
+    Many,
 }
 
 impl PidResolver {
@@ -27,15 +33,17 @@ impl PidResolver {
         });
         let mapped = pairs.collect();
         let firsts: HashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
-        let mut descendants: HashMap<Pid, Option<Pid>> = HashMap::default();
+        let mut descendants: HashMap<Pid, Descendants> = HashMap::default();
         for (id, space) in processes.iter() {
             if with_dump.contains(&space.pid) {
                 continue;
             }
             let ancestors = processes.all_ancestors(id).map(|(_, ancestor)| ancestor.pid);
             for ancestor in ancestors.filter(|pid| firsts.contains(pid)) {
-                let descendant = descendants.entry(ancestor).or_insert(Some(space.pid));
-                *descendant = descendant.filter(|&pid| pid == space.pid);
+                let descendants = descendants.entry(ancestor).or_insert(Descendants::One(space.pid));
+                if *descendants != Descendants::One(space.pid) {
+                    *descendants = Descendants::Many;
+                }
             }
         }
         Self { descendants, mapped }
@@ -66,7 +74,7 @@ impl PidResolver {
         // A child in another PID namespace.
         match (others, self.descendants.get(&first)) {
             ([], None) => Some(first),
-            ([], Some(&Some(heir))) => Some(heir),
+            ([], Some(&Descendants::One(heir))) => Some(heir),
             (&[other], None) => Some(other),
             _ => None,
         }

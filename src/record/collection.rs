@@ -196,7 +196,7 @@ impl Collection<'_> {
             }
             let find = |path: PathBuf| Some((self.find_dump(&path, marker)?, path));
             let seen = inode_of(marker).and_then(|inode| self.seen.dumps.of(marker.pid, inode));
-            let mut paths = std::iter::once(path).chain(seen.map(|(path, _)| path.clone()));
+            let mut paths = std::iter::once(path).chain(seen.map(|dump| dump.path.clone()));
             match is_here(marker).then(|| paths.find_map(find)).flatten() {
                 Some((found, path)) => {
                     jitdumps.file_ids.insert(found.file.file_id());
@@ -225,7 +225,7 @@ impl Collection<'_> {
                 continue;
             };
             let seen = self.seen.dumps.of(marker.pid, inode);
-            let opened = match seen.and_then(|(_, file)| file.as_ref()) {
+            let opened = match seen.and_then(|dump| dump.file.as_ref()) {
                 Some(kept) => as_it_is_now(kept),
                 None if is_running(marker.pid) => {
                     let files = in_use.entry(marker.pid);

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jitdump::internals::format::marker::is_dump_name;
 use rustix::process::geteuid;
@@ -21,12 +21,20 @@ use crate::units::Pid;
 /// Maximum number of files that are kept open, of the 1,024 that a program may have.
 const MAX_KEPT: usize = 128;
 
+/// A jitdump that a process had mapped while it ran.
+#[derive(Debug)]
+pub struct SeenDump {
+    /// Path of the file, as this process sees it.
+    pub path: PathBuf,
+    /// The file, if it is not at that path: it may be gone when its process has ended.
+    pub file: Option<OpenFile>,
+}
+
 /// Jitdumps that processes had mapped while they ran.
 #[derive(Debug, Default)]
 pub struct SeenDumps {
-    /// By process ID and inode, the path of each as this process sees it, and the file, if it is not at that path: it may be gone
-    /// when its process has ended.
-    by_process: BTreeMap<(u32, u64), (PathBuf, Option<OpenFile>)>,
+    /// By process ID and inode.
+    by_process: BTreeMap<(u32, u64), SeenDump>,
     /// Number of files that are kept open.
     kept: usize,
 }
@@ -47,18 +55,18 @@ impl SeenDumps {
                 file = open_in_use(in_use, inode).ok();
             }
             self.kept += usize::from(file.is_some());
-            self.by_process.insert((pid, inode), (path, file));
+            self.by_process.insert((pid, inode), SeenDump { path, file });
         }
     }
 
-    /// Iterates over their processes, inodes and paths.
-    pub fn all(&self) -> impl Iterator<Item = (Pid, u64, &Path)> {
+    /// Iterates over the jitdumps, each with its process and inode.
+    pub fn all(&self) -> impl Iterator<Item = (Pid, u64, &SeenDump)> {
         let all = self.by_process.iter();
-        all.map(|(&(pid, inode), (path, _))| (Pid(pid), inode, &**path))
+        all.map(|(&(pid, inode), dump)| (Pid(pid), inode, dump))
     }
 
-    /// Returns the path of the jitdump with an inode of a process, and the file if it is kept; `None` if it was not seen.
-    pub fn of(&self, pid: Pid, inode: u64) -> Option<&(PathBuf, Option<OpenFile>)> {
+    /// Returns the jitdump with an inode of a process, if it was seen.
+    pub fn of(&self, pid: Pid, inode: u64) -> Option<&SeenDump> {
         self.by_process.get(&(pid.0, inode))
     }
 }

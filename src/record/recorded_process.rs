@@ -99,7 +99,7 @@ fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
     let mut command = program.command();
     command.arg(argument);
     let printed = short_command::run(command, false, PATIENCE, &mut || false).ok()?;
-    let version = first_line(&printed.stdout)?;
+    let version = first_line(&printed.text)?;
     printed.status.success().then_some(version)
 }
 

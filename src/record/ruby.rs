@@ -39,8 +39,8 @@ pub fn refusal(program: Option<&Path>, options: &str, is_asked_for: bool) -> Opt
         .env_remove(RUBY);
     let printed = short_command::run(command, true, PATIENCE, &mut || false).ok()?;
     let compiler = if options == ZJIT { "+ZJIT" } else { "+YJIT" };
-    let is_on = memchr::memmem::find(&printed.stdout, compiler.as_bytes()).is_some();
-    let reason = || first_line(&printed.stdout).unwrap_or_else(|| printed.status.to_string());
+    let is_on = memchr::memmem::find(&printed.text, compiler.as_bytes()).is_some();
+    let reason = || first_line(&printed.text).unwrap_or_else(|| printed.status.to_string());
     (!printed.status.success() || !is_on).then(reason)
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -21,14 +21,23 @@ const KEPT: usize = 4 << 10;
 /// Number of reads between two looks at a program.
 const MAX_READS: u32 = 16;
 
-/// Runs a program, and returns the end of its standard output, with its standard error if that is requested. Fails if it takes
-/// too long or the user wants to end it. In any case, no process of its process group is left.
+/// What a program has printed.
+#[derive(Debug)]
+pub struct Printed {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The end of its standard output, and of its standard error if that was requested.
+    pub text: Vec<u8>,
+}
+
+/// Runs a program. Fails if it takes too long or the user wants to end it. In any case, no process of its process group
+/// is left.
 pub fn run(
     mut command: Command,
     has_errors: bool,
     patience: Duration,
     is_stopped: IsStopped<'_>,
-) -> io::Result<Output> {
+) -> io::Result<Printed> {
     let (mut reader, writer) = io::pipe()?;
     ioctl_fionbio(&reader, true)?;
     command.process_group(0).stdin(Stdio::null());
@@ -40,12 +49,12 @@ pub fn run(
     drop(command);
     let pid = Pid::from_child(&child);
     let started = Instant::now();
-    let mut stdout = Vec::new();
+    let mut text = Vec::new();
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let end = loop {
         // Until it is waited for, its ID belongs to no other process group.
         let has_exited = !matches!(waitid(WaitId::Pid(pid), options), Ok(None));
-        read_available(&mut reader, &mut stdout);
+        read_available(&mut reader, &mut text);
         if has_exited {
             break None;
         } else if is_stopped() {
@@ -58,11 +67,7 @@ pub fn run(
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait()?;
     match end {
-        None => Ok(Output {
-            status,
-            stdout,
-            stderr: Vec::new(),
-        }),
+        None => Ok(Printed { status, text }),
         Some(kind) => Err(kind.into()),
     }
 }
@@ -86,7 +91,7 @@ fn read_available(reader: &mut impl Read, text: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn sh(script: &str, patience: Duration) -> io::Result<Output> {
+    fn sh(script: &str, patience: Duration) -> io::Result<Printed> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         run(command, true, patience, &mut || false)
@@ -97,11 +102,11 @@ mod tests {
     #[test]
     fn the_end_of_what_is_printed_is_kept() {
         let printed = sh("echo one; echo two >&2; exit 3", LONG).unwrap();
-        assert_eq!(printed.stdout, b"one\ntwo\n");
+        assert_eq!(printed.text, b"one\ntwo\n");
         assert_eq!(printed.status.code(), Some(3));
         let printed = sh("head -c 3000000 /dev/zero; echo end", LONG).unwrap();
-        assert_eq!(printed.stdout.len(), 4096);
-        assert!(printed.stdout.ends_with(b"\0end\n"));
+        assert_eq!(printed.text.len(), 4096);
+        assert!(printed.text.ends_with(b"\0end\n"));
     }
 
     #[test]
@@ -129,7 +134,7 @@ mod tests {
     #[test]
     fn no_child_of_a_program_is_waited_for_or_left() {
         let printed = sh("sleep 1000 & echo $!", LONG).unwrap();
-        let child = String::from_utf8(printed.stdout).unwrap();
+        let child = String::from_utf8(printed.text).unwrap();
         let program = format!("/proc/{}/exe", child.trim());
         let started = Instant::now();
         // It may be a zombie.

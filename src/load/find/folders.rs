@@ -58,15 +58,20 @@ impl ProfileFolders {
     }
 }
 
-/// Names of a folder's entries, each after a slash.
-type Names = HashSet<Vec<u8>>;
-
 /// Contents of folders.
 #[derive(Debug, Default)]
 pub struct Folders {
-    /// For each folder, by its path, the number of lookups, and its names if it was listed.
-    all: HashMap<Vec<u8>, (usize, Option<Names>)>,
+    /// Folders by path.
+    all: HashMap<Vec<u8>, ListedFolder>,
     listed: usize,
+}
+
+#[derive(Debug, Default)]
+struct ListedFolder {
+    /// Number of lookups.
+    lookups: usize,
+    /// Names of its entries, each after a slash; `None` if it was not listed.
+    names: Option<HashSet<Vec<u8>>>,
 }
 
 impl Folders {
@@ -80,21 +85,26 @@ impl Folders {
         if matches!(name, b"/" | b"/." | b"/..") {
             return true;
         }
-        let Some((lookups, known)) = self.all.get_mut(parent) else {
-            self.all.insert(parent.to_owned(), (1, None));
+        let Some(folder) = self.all.get_mut(parent) else {
+            let folder = ListedFolder {
+                lookups: 1,
+                names: None,
+            };
+            self.all.insert(parent.to_owned(), folder);
             return true;
         };
-        *lookups = lookups.saturating_add(1);
-        if *lookups == ONE_BY_ONE && self.listed < MAX_LISTED {
+        folder.lookups = folder.lookups.saturating_add(1);
+        if folder.lookups == ONE_BY_ONE && self.listed < MAX_LISTED {
             self.listed = self.listed.saturating_add(1);
-            *known = names(parent);
+            folder.names = names(parent);
         }
-        known.as_ref().is_none_or(|names| names.contains(name))
+        let is_there = |names: &HashSet<Vec<u8>>| names.contains(name);
+        folder.names.as_ref().is_none_or(is_there)
     }
 }
 
-/// Lists a folder; `None` if it is unreadable or has too many entries.
-fn names(folder: &[u8]) -> Option<Names> {
+/// Names of a folder's entries, each after a slash; `None` if it is unreadable or has too many.
+fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
     let folder = [folder, b"/"].concat();
     let entries = match fs::read_dir(OsStr::from_bytes(&folder)) {
         Ok(entries) => entries,
@@ -103,7 +113,7 @@ fn names(folder: &[u8]) -> Option<Names> {
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             );
-            return is_missing.then(Names::default);
+            return is_missing.then(HashSet::default);
         }
     };
     let names = limited(entries).map(|entry| Some([b"/", entry?.file_name().as_bytes()].concat()));

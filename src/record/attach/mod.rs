@@ -4,12 +4,10 @@ mod cpython;
 mod dotnet;
 mod java;
 
-use std::process::Output;
-
 pub use dotnet::reply_error as dotnet_reply_error;
 
 use super::process_files;
-use super::short_command::IsStopped;
+use super::short_command::{IsStopped, Printed};
 use crate::files::Folder;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
@@ -160,8 +158,8 @@ fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
 }
 
 /// Returns the last line that a program has printed, as the reason of its failure.
-fn last_line(printed: &Output) -> String {
-    let text = String::from_utf8_lossy(&printed.stdout);
+fn last_line(printed: &Printed) -> String {
+    let text = String::from_utf8_lossy(&printed.text);
     // jcmd prints an exception of Java, whose calls are indented.
     let is_reason = |line: &&str| !line.starts_with('\t') && !line.trim().is_empty();
     let last = text.lines().rfind(is_reason);
@@ -178,10 +176,9 @@ mod tests {
     #[test]
     fn the_reason_is_the_last_line_that_is_not_a_call() {
         let reason = |text: &[u8]| {
-            last_line(&Output {
+            last_line(&Printed {
                 status: ExitStatus::from_raw(1 << 8),
-                stdout: text.to_vec(),
-                stderr: Vec::new(),
+                text: text.to_vec(),
             })
         };
         let exception = b"7:\ncom.sun.tools.attach.AttachNotSupportedException: no mechanism\n\tat a.B.c(B.java:1)\n\tat d.E.f(E.java:2)\n";

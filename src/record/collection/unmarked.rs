@@ -17,10 +17,10 @@ impl Collection<'_> {
     pub(super) fn unmarked(&self, index: &ProfileIndex) -> Vec<FileMarker> {
         let marked: BTreeSet<Pid> = index.markers.iter().map(|marker| marker.pid).collect();
         let seen = self.seen.dumps.all().filter(|(pid, ..)| !marked.contains(pid));
-        let markers = seen.map(|(pid, inode, path)| FileMarker {
+        let markers = seen.map(|(pid, inode, dump)| FileMarker {
             pid,
             time: Time(0),
-            path: path.as_os_str().as_bytes().to_vec(),
+            path: dump.path.as_os_str().as_bytes().to_vec(),
             file: Some(FileId {
                 major: 0,
                 minor: 0,
