@@ -32,41 +32,43 @@ pub fn position(events: &[EventSummary], name: &str) -> Result<u32, Diagnostic> 
     })
 }
 
-/// Returns the events of a profile, without samples. Without recorded names, they have perf's, unless several would have the same:
-/// those of cgroups differ.
+/// Returns the events of a profile, without samples. Those without a recorded name have perf's.
 fn recorded(profile: &Profile<'_>) -> Vec<EventSummary> {
-    let entries = profile.attr_entries.iter();
-    let given: Vec<Option<String>> = entries
-        .map(|entry| event_name::of(&entry.attr, profile.endian))
+    let attrs = profile.attrs.all();
+    let described = profile.feature(feature::EVENT_DESC).into_iter();
+    let mut names: Vec<Option<String>> = described
+        .flat_map(|content| feature::event_names(content, profile.endian))
+        .map(|name| Some(printable(name)))
         .collect();
-    let mut are_single: HashMap<&str, bool> = HashMap::default();
-    for name in given.iter().flatten() {
-        are_single
-            .entry(name)
-            .and_modify(|is_single| *is_single = false)
-            .or_insert(true);
+    if names.len() < attrs.len() {
+        let further = names_by_attributes(profile).into_iter().skip(names.len());
+        names.extend(further);
     }
-    let given_to = |index: usize| {
-        let name = given.get(index)?.as_deref()?;
-        are_single.get(name)?.then(|| name.to_owned())
-    };
-    let names = profile.feature(feature::EVENT_DESC);
-    let mut names = names
-        .into_iter()
-        .flat_map(|content| feature::event_names(content, profile.endian).map(printable));
-    let attrs = profile.attrs.all().iter().enumerate();
+    let mut names = names.into_iter();
+    let attrs = attrs.iter().enumerate();
     attrs
         .map(|(index, attr)| EventSummary {
-            name: names
-                .next()
-                .or_else(|| given_to(index))
-                .unwrap_or_else(|| format!("event {index}")),
+            name: names.next().flatten().unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
             excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })
         .collect()
+}
+
+/// Returns the name that perf gives to each event, unless several would have the same: those of cgroups differ.
+fn names_by_attributes(profile: &Profile<'_>) -> Vec<Option<String>> {
+    let entries = profile.attr_entries.iter();
+    let names: Vec<Option<String>> = entries
+        .map(|entry| event_name::of(&entry.attr, profile.endian))
+        .collect();
+    let mut counts: HashMap<String, usize> = HashMap::default();
+    for name in names.iter().flatten() {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
+    let is_single = |name: &String| counts.get(name) == Some(&1);
+    names.into_iter().map(|name| name.filter(is_single)).collect()
 }
 
 /// Makes one event of those that count the same on cores of different types, such as `cpu_atom/cycles/P` and

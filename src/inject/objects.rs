@@ -102,7 +102,7 @@ pub struct ObjectInputs<'a> {
     pub layout: Layout,
     /// How line tables are written.
     pub lines: &'a LineOptions,
-    /// What is known of V8's functions.
+    /// Names and lines of functions.
     pub names_and_lines: &'a NamesAndLines<'a>,
     /// Whether names of symbols include the compiler.
     pub has_tiers: bool,

@@ -76,11 +76,12 @@ pub struct Attr {
     trailer_id: Option<usize>,
 }
 
+/// The lower half of `config` of a hardware event; the upper half has the type of CPU, on machines with several.
+pub(crate) const HARDWARE_EVENT: u64 = 0xffff_ffff;
+
 impl Unit {
     /// Returns the unit of what an event counts.
     fn of(attr: &[u8], endian: ByteOrder) -> Self {
-        /// The lower half of `config`; the upper half has the type of CPU, on machines with several.
-        const HARDWARE_EVENT: u64 = 0xffff_ffff;
         let config = endian.u64_at(attr, offset::CONFIG).unwrap_or(u64::MAX);
         match endian.u32_at(attr, offset::TYPE) {
             Some(PERF_TYPE_SOFTWARE)

@@ -4,7 +4,7 @@ use jitdump::ByteOrder;
 use linux_perf_event_reader::AttrFlags;
 use linux_perf_event_reader::constants::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_SOFTWARE};
 
-use crate::perf::attr::{flag_bits, offset};
+use crate::perf::attr::{HARDWARE_EVENT, flag_bits, offset};
 
 // By the numbers of the kernel's interface (include/uapi/linux/perf_event.h), as perf names them (tools/perf/util/evsel.c and
 // parse-events.c).
@@ -40,8 +40,6 @@ const OPERATIONS: [(&str, &str); 3] = [("load", "loads"), ("store", "stores"), (
 
 /// Returns the name that perf gives to an event of the kernel's own types, with modifiers (`evsel__name`); `None` for others.
 pub fn of(attr: &[u8], endian: ByteOrder) -> Option<String> {
-    /// The lower half of `config`; the upper half has the type of CPU, on machines with several.
-    const HARDWARE_EVENT: u64 = 0xffff_ffff;
     let config = endian.u64_at(attr, offset::CONFIG)?;
     let mut name = match endian.u32_at(attr, offset::TYPE)? {
         PERF_TYPE_HARDWARE => entry(&HARDWARE, config & HARDWARE_EVENT)?.to_owned(),

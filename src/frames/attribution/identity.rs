@@ -30,7 +30,7 @@ pub struct SummaryContext<'a> {
     pub recording: &'a Recording<'a>,
     /// What names its code.
     pub symbols: &'a FrameSymbols<'a>,
-    /// Original names of functions.
+    /// Names and lines of functions.
     pub names_and_lines: &'a NamesAndLines<'a>,
     /// Lines of native code, if they were read.
     pub native_lines: Option<&'a NativeLines<'a>>,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use object::read::ReadCache;
 
@@ -16,6 +16,7 @@ use crate::files::OpenFile;
 use crate::frames::native::files::{NativeFiles, is_same_build};
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::threads::lock;
 
 /// Maximum number of modules whose files are read. Profiles of a whole machine have some 1,000.
 const MAX_MODULES: u32 = 4096;
@@ -232,10 +233,6 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         lock(&self.read).insert(id, content.clone());
         Some(content)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct Namer<'a> {
     /// The profile with the code of its processes.
     pub recording: &'a Recording<'a>,
     pub(super) symbols: &'a FrameSymbols<'a>,
-    /// Functions of V8's scripts.
+    /// Names and lines of functions.
     pub names_and_lines: &'a NamesAndLines<'a>,
     track: Option<&'a [u8]>,
     pub(super) native_lines: Option<&'a NativeLines<'a>>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gimli::DwoId;
 use jitdump::AddressRange;
@@ -18,6 +18,7 @@ use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::frames::stream::lines::{NOBODY, RecordedLines};
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::threads::lock;
 
 /// Maximum size of the sections of all files that the file of a module refers to, in bytes.
 const MAX_COMPANIONS: u64 = 1 << 29;
@@ -138,8 +139,7 @@ impl<'a> NativeLines<'a> {
     pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
         let damaged = self.damaged.load(Ordering::Relaxed);
         let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
-        let rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
-        let rejected: Vec<Diagnostic> = rejected.values().cloned().collect();
+        let rejected: Vec<Diagnostic> = lock(&self.rejected).values().cloned().collect();
         let refused = self.contents.refused("lines");
         refused.into_iter().chain(damaged).chain(rejected)
     }
@@ -198,8 +198,8 @@ impl CompanionReader<'_, '_> {
     fn read(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
         let native = self.native;
         if let Err(rejected) = native.files.check_companion(file.origin(), self.author) {
-            let mut all = native.rejected.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(file.path().to_owned())
+            lock(&native.rejected)
+                .entry(file.path().to_owned())
                 .or_insert_with(|| rejected.in_file(file.path()));
             return None;
         }

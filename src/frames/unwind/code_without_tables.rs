@@ -1,6 +1,6 @@
 //! Functions of executables and libraries without tables, by their machine code: V8's built-in functions, for example.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use jitdump::{Address, AddressRange};
 
@@ -16,6 +16,7 @@ use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::x86_64_code;
 use crate::results::diagnostics::Diagnostic;
+use crate::threads::lock;
 
 /// Maximum size of a function in bytes. V8's largest built-in functions have some 20,000.
 const MAX_SIZE: u64 = 1 << 16;
@@ -102,7 +103,7 @@ impl<'a> CodeWithoutTables<'a> {
         let in_debug = || content.debug.as_ref()?.at(address);
         let range = content.file.at(address).or_else(in_debug)?;
         let offset = usize::try_from(address.0.checked_sub(range.start.0)?).ok()?;
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = lock(&self.read);
         let function = read
             .entry((module, range.start))
             .or_insert_with(|| self.read_function(module, &content.file, range));

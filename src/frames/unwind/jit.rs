@@ -1,6 +1,6 @@
 //! Unwinding tables of JIT-compiled code, as its runtime wrote them.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use jitdump::Address;
 
@@ -14,6 +14,7 @@ use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::x86_64_code;
 use crate::load::{UsedFile, function_of};
+use crate::threads::lock;
 
 /// Tables of all functions, each read when it is first asked for.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl<'a> JitTables<'a> {
             Arc::new(JitTable { index, rows })
         };
         let key = (function.file, offset, address);
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(&self.tables);
         Some(tables.entry(key).or_insert_with(read).clone())
     }
 
@@ -105,7 +106,7 @@ impl<'a> JitTables<'a> {
     pub fn top(&self, mapping: MappingIndex, address: Address) -> Option<KnownTop> {
         let (code, offset) = self.code_at(mapping, address)?;
         let function = self.timeline.mappings[mapping].function;
-        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tops = lock(&self.tops);
         let read = || {
             let tops = Tops::of(self.target, code);
             self.room.take(tops.rows.len()).map(|()| tops)

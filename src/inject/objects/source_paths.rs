@@ -16,6 +16,7 @@ use crate::files::objects::stored_source::{StoredSource, folder_name};
 use crate::frames::source_files::{SourceName, SourceOptions, text_to_write};
 use crate::inject::sources::KeptSources;
 use crate::results::name_style::NameStyle;
+use crate::threads::lock;
 
 /// How line tables are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -177,11 +178,7 @@ impl SourceFolders {
     fn source_to_write<'a>(&self, file: &SourceFile<'a>, kept: &KeptSources<'_>) -> Option<StoredSource<'a>> {
         let text = file.text?;
         let place = (text.as_ptr() as usize, text.len());
-        // No code panics while holding the lock.
-        let mut known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let (folder, is_private) = known.entry(place).or_insert_with(|| {
             let script = file.script.as_deref();
             let is_private = script.is_some_and(|script| !kept.is_public(script));

@@ -175,6 +175,13 @@ struct Prefix {
     time: u64,
 }
 
+impl Prefix {
+    /// Whether it may be that of a record: its type is known, and its size includes itself.
+    fn is_possible(self) -> bool {
+        RecordType::of(self.kind).is_some() && self.size >= PREFIX_SIZE
+    }
+}
+
 impl<'a> Records<'a> {
     /// Creates an iterator that starts at byte `start` of the file.
     pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
@@ -219,10 +226,7 @@ impl<'a> Records<'a> {
             return None;
         }
         let end = at.checked_add(prefix.size)?;
-        let is_no_record = |next: Prefix| {
-            let is_near = next.time.abs_diff(record.time) < MAX_TIME_DIFFERENCE;
-            RecordType::of(next.kind).is_none() || next.size < PREFIX_SIZE || !is_near
-        };
+        let is_no_record = |next: Prefix| !next.is_possible() || !are_near(next.time, record.time);
         if self.prefix(end).is_some_and(is_no_record) {
             return None;
         }
@@ -234,8 +238,9 @@ impl<'a> Records<'a> {
     /// Returns the offset at which the next record ends according to its prefix; `None` if it is no record.
     fn next_end(&self) -> Option<usize> {
         let prefix = self.prefix(self.position)?;
-        let is_possible = RecordType::of(prefix.kind).is_some() && prefix.size >= PREFIX_SIZE;
-        self.position.checked_add(prefix.size).filter(|_| is_possible)
+        self.position
+            .checked_add(prefix.size)
+            .filter(|_| prefix.is_possible())
     }
 
     /// Returns the content of the record at `location`; `None` if it exceeds the file.
@@ -367,9 +372,7 @@ impl<'a> Records<'a> {
         }
         let record = self.prefix(at).and_then(|prefix| self.record(at, prefix));
         record.is_some_and(|record| {
-            is_valid(&record, self.endian)
-                || record.kind == before.kind
-                || record.time.abs_diff(before.time) < MAX_TIME_DIFFERENCE
+            is_valid(&record, self.endian) || record.kind == before.kind || are_near(record.time, before.time)
         })
     }
 
@@ -401,7 +404,7 @@ impl<'a> Records<'a> {
 
     fn is_plausible_time(&self, time: u64) -> bool {
         match self.last_time {
-            Some(last) => last.abs_diff(time) < MAX_TIME_DIFFERENCE,
+            Some(last) => are_near(last, time),
             None => time != 0,
         }
     }
@@ -430,10 +433,7 @@ impl<'a> Records<'a> {
         let left = self.file.size().saturating_sub(at);
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
-            Some(prefix) => {
-                let is_known = RecordType::of(prefix.kind).is_some();
-                is_known && prefix.size > left && self.is_plausible_time(prefix.time)
-            }
+            Some(prefix) => prefix.is_possible() && prefix.size > left && self.is_plausible_time(prefix.time),
         }
     }
 }
@@ -464,6 +464,11 @@ impl<'a> Iterator for Records<'a> {
         let size = self.position.saturating_sub(at) as u64;
         Some(Step::Damage { offset, size })
     }
+}
+
+/// Whether records of these times may be next to each other.
+fn are_near(one: u64, other: u64) -> bool {
+    one.abs_diff(other) < MAX_TIME_DIFFERENCE
 }
 
 /// Whether the type of a record is known and the sizes in its content fit into it.
