@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use jitdump::internals::format::marker::pid_in_name;
 use serde::Serialize;
 
+use self::ownership::of_other_user;
 use self::v8_logs::LogFolders;
 use super::mapped_dumps::{files_in_use, open_in_use};
 use super::process_files::{append_perf_map, copy_file, may_be_of, open_perf_map};
@@ -30,10 +31,6 @@ use crate::load::MappingTimes;
 use crate::load::running_processes::{OpenFiles, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
-
-/// What to do about a jitdump that may be somebody else's.
-const COPY_TO_DUMPS: &str =
-    "If the program wrote it, copy it to dumps/ in the directory of the recording, which keeps its names.";
 
 /// A file of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -68,6 +65,17 @@ pub struct Collection<'a> {
     pub is_own: bool,
 }
 
+/// What was collected.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Files that are in the folder now.
+    pub files: Vec<CollectedFile>,
+    /// Files that could not be moved or copied.
+    pub left_out: Vec<Diagnostic>,
+    /// Paths of perf maps and logs that stay because they may not be those of the processes.
+    pub untouched: BTreeSet<String>,
+}
+
 /// A file of a process that was written during the recording.
 struct WrittenFile {
     place: NameInFolder,
@@ -89,9 +97,8 @@ impl Collection<'_> {
     /// Moves the jitdumps that processes have mapped, and perf maps of those in a profile. Files of processes that still run,
     /// that existed before, or whose owner is another user or unknown, are copied.
     ///
-    /// A file that cannot be moved or copied stays, and is reported; injection may find it there. Also returns the paths
-    /// of perf maps and logs that stay because they may not be those of the processes.
-    pub fn run(&self, index: &ProfileIndex) -> (Vec<CollectedFile>, Vec<Diagnostic>, BTreeSet<String>) {
+    /// A file that cannot be moved or copied stays, and is reported; injection may find it there.
+    pub fn run(&self, index: &ProfileIndex) -> Collected {
         let mut collected = Vec::new();
         let mut untouched = BTreeSet::new();
         let mut log_folders = LogFolders::default();
@@ -150,7 +157,11 @@ impl Collection<'_> {
         for file in &files {
             untouched.remove(&file.written_to);
         }
-        (files, left_out, untouched)
+        Collected {
+            files,
+            left_out,
+            untouched,
+        }
     }
 
     /// Copies the perf map of a process, and removes it if the process has ended. One that may not be its own is `untouched`.
@@ -374,12 +385,6 @@ pub(super) fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
         .caused_by(cause)
 }
 
-/// Reports a jitdump that may be somebody's whom its process reads.
-fn of_other_user(path: &Path) -> Diagnostic {
-    let cause = io::Error::other("it belongs to another user than its process");
-    left_out(path, &cause).with_remedy(COPY_TO_DUMPS)
-}
-
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
 fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
     // In a container, the process has another ID.
@@ -425,6 +430,25 @@ mod tests {
         }
     }
 
+    /// Collects the files of a recording that started all its processes, into a new folder in its own.
+    pub(super) fn run(
+        (folder, name): (&Folder, &str),
+        seen: &Seen,
+        index: &ProfileIndex,
+        started: SystemTime,
+        end: Option<SystemTime>,
+    ) -> Collected {
+        let collection = Collection {
+            folder,
+            dumps: &folder.at(name).create_private_folder().unwrap(),
+            seen,
+            mapped: MappingTimes::new(None, index, end),
+            started,
+            is_own: true,
+        };
+        collection.run(index)
+    }
+
     /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names, from a folder of this
     /// mode. Returns the number of files that stay, and that are collected.
     fn collect(number: u32, owners: &BTreeMap<u32, u32>, mode: u32) -> (usize, usize) {
@@ -448,7 +472,6 @@ mod tests {
             fs::write(path, "content").unwrap();
         }
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
-        let dumps = folder.at("dumps").create_private_folder().unwrap();
         let file = fs::metadata(&dump).unwrap();
         let mut seen = Seen {
             owners: owners.clone(),
@@ -464,17 +487,9 @@ mod tests {
         index
             .markers
             .push(marker(ENDED, &path, has_root.then_some(&file)));
-        let collection = Collection {
-            folder: &folder,
-            dumps: &dumps,
-            seen: &seen,
-            mapped: MappingTimes::new(None, &index, None),
-            started,
-            is_own: true,
-        };
-        let (collected, left_out, _) = collection.run(&index);
-        assert!(left_out.is_empty(), "{left_out:?}");
-        (fs::read_dir(work).unwrap().count(), collected.len())
+        let found = run((&folder, "dumps"), &seen, &index, started, None);
+        assert!(found.left_out.is_empty(), "{:?}", found.left_out);
+        (fs::read_dir(work).unwrap().count(), found.files.len())
     }
 
     #[test]
@@ -528,19 +543,11 @@ mod tests {
         process.wait().unwrap();
         let mut index = ProfileIndex::default();
         index.markers.push(marker(pid, &dump, Some(&file)));
-        let collection = Collection {
-            folder: &folder,
-            dumps: &folder.at("dumps").create_private_folder().unwrap(),
-            seen: &watch.into_seen(),
-            mapped: MappingTimes::new(None, &index, None),
-            started,
-            is_own: true,
-        };
-        let (collected, left_out, _) = collection.run(&index);
-        assert!(left_out.is_empty(), "{left_out:?}");
+        let found = run((&folder, "dumps"), &watch.into_seen(), &index, started, None);
+        assert!(found.left_out.is_empty(), "{:?}", found.left_out);
         // Root of a container may not have the right to open what is mapped.
-        assert_eq!(collected.len(), usize::from(may_open));
-        for CollectedFile { path, is_left, .. } in collected {
+        assert_eq!(found.files.len(), usize::from(may_open));
+        for CollectedFile { path, is_left, .. } in found.files {
             assert!(!is_left && fs::read(folder.path().join(path)).unwrap() == content);
         }
     }
@@ -562,31 +569,24 @@ mod tests {
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
         let mut index = ProfileIndex::default();
         index.markers.push(marker(ENDED, &dump, Some(&found)));
-        let run = |name: &str, owners: &[(u32, u32)], end| {
+        let collect = |name: &str, owners: &[(u32, u32)], end| {
             let seen = Seen {
                 owners: owners.iter().copied().collect(),
                 ..Seen::default()
             };
-            let collection = Collection {
-                folder: &folder,
-                dumps: &folder.at(name).create_private_folder().unwrap(),
-                seen: &seen,
-                mapped: MappingTimes::new(None, &index, Some(end)),
-                started: created,
-                is_own: true,
-            };
-            collection.run(&index)
+            let found = run((&folder, name), &seen, &index, created, Some(end));
+            (found.files, found.left_out)
         };
-        let (collected, left_out, _) = run("1", &[], created);
+        let (collected, left_out) = collect("1", &[], created);
         assert!(left_out.is_empty(), "{left_out:?}");
         assert!(collected.len() == 1 && collected[0].is_left && collected[0].owner == (ENDED, OTHER));
         let copy = fs::metadata(folder.path().join(&collected[0].path)).unwrap();
         assert_eq!(copy.uid(), OTHER);
         // The inode of the mapped one was free again.
-        let (collected, left_out, _) = run("2", &[], created - Duration::from_secs(1));
+        let (collected, left_out) = collect("2", &[], created - Duration::from_secs(1));
         assert_eq!((collected.len(), left_out.len()), (0, 0));
         // Injection uses it, so it is not lost silently.
-        let (collected, left_out, _) = run("3", &[(ENDED, OTHER + 1)], created);
+        let (collected, left_out) = collect("3", &[(ENDED, OTHER + 1)], created);
         assert_eq!((collected.len(), left_out.len()), (0, 1));
     }
 

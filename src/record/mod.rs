@@ -42,7 +42,7 @@ mod signals;
 mod watch;
 
 pub use crate::load::MANIFEST;
-pub use collection::CollectedFile;
+pub use collection::{Collected, CollectedFile};
 pub use launch::launch;
 pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getpgrp, pidfd_open};
 
 use super::attach::Attachment;
-use super::collection::{CollectedFile, Collection};
+use super::collection::{Collected, Collection};
 use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
 use super::launch::{OWN_GROUP, SET_BY_PERF, Start, not_started, user_variable};
 use super::manifest::Manifest;
@@ -388,12 +388,8 @@ impl<'a> Session<'a> {
         failed.with("cause", cause)
     }
 
-    /// Moves the files of runtimes into the folder. Returns them, what is left out, and the paths of what may be others'.
-    pub fn collect(
-        &self,
-        recorded: &Recorded,
-        profile: &IndexedProfile<'_>,
-    ) -> (Vec<CollectedFile>, Vec<Diagnostic>, BTreeSet<String>) {
+    /// Moves the files of runtimes into the folder.
+    pub fn collect(&self, recorded: &Recorded, profile: &IndexedProfile<'_>) -> Collected {
         let index = &profile.index;
         let end = recorded.started.checked_add(recorded.duration);
         let collection = Collection {

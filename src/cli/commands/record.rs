@@ -1,8 +1,9 @@
 //! `jitinject record`: from a program to a named profile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,8 +18,8 @@ use jitinject::internals::frames::ranking::counts::SamplesByStack;
 use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
-    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Recorded,
-    Session, Status, archive_path, create_folder, default_folder, launch, refuse_existing,
+    Collected, Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions,
+    Recorded, Session, Status, archive_path, create_folder, default_folder, launch, refuse_existing,
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
@@ -438,13 +439,13 @@ impl RecordArguments {
         options: &InjectOptions,
         mut bar: Bar,
     ) -> Result<(Summary, Option<Report>, bool), Diagnostic> {
-        let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
-        let (mut running, mut untouched) = (BTreeMap::new(), BTreeSet::new());
+        let (mut without_kernel, mut left) = (None, Vec::new());
+        let (mut running, mut collected) = (BTreeMap::new(), Collected::default());
         let collect = |profile: &IndexedProfile<'_>| {
             let index = &profile.index;
             running = session.left_running(recorded, index);
-            let (files, failed, kept) = session.collect(recorded, profile);
-            (left_out, untouched) = (failed, kept);
+            collected = session.collect(recorded, profile);
+            let files = mem::take(&mut collected.files);
             let paths = files.iter().filter(|file| file.is_left);
             left.extend(paths.map(|file| file.written_to.clone()));
             without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
@@ -462,7 +463,7 @@ impl RecordArguments {
         drop(bar);
         let summary = summary?;
         self.warn(without_kernel.as_slice());
-        self.warn(&left_out);
+        self.warn(&collected.left_out);
         if let Some(Report { missing, .. }) = &mut hottest {
             // There are messages of these.
             missing.without_kernel &= without_kernel.is_none();
@@ -476,14 +477,14 @@ impl RecordArguments {
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
-        if !self.quiet && !untouched.is_empty() {
-            let paths = listed(untouched.into_iter());
+        if !self.quiet && !collected.untouched.is_empty() {
+            let paths = listed(collected.untouched.into_iter());
             print_message(&format!("not copied, and left where they are: {paths}"));
         }
         if !self.quiet && !running.is_empty() {
             print_message(&running_text(&running));
         }
-        Ok((summary, hottest, left_out.is_empty()))
+        Ok((summary, hottest, collected.left_out.is_empty()))
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.

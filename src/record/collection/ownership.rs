@@ -1,12 +1,13 @@
 //! Whose the files of processes are, and which may be moved.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 
-use super::{Collection, is_running, path_of};
+use super::{Collection, is_running, left_out, path_of};
 use crate::bytes::base_name;
 use crate::code::profile_index::FileMarker;
 use crate::files::folder::open_unchangeable;
@@ -17,7 +18,18 @@ use crate::files::{Folder, OpenFile};
 use crate::load::running_processes::{SLACK, owner_of};
 use crate::record::process_files::ids_of;
 use crate::record::recorded_process::RecordedProcess;
+use crate::results::diagnostics::Diagnostic;
 use crate::units::Pid;
+
+/// What to do about a jitdump that may be somebody else's.
+const COPY_TO_DUMPS: &str =
+    "If the program wrote it, copy it to dumps/ in the directory of the recording, which keeps its names.";
+
+/// Reports a jitdump that may be somebody's whom its process reads.
+pub(super) fn of_other_user(path: &Path) -> Diagnostic {
+    let cause = io::Error::other("it belongs to another user than its process");
+    left_out(path, &cause).with_remedy(COPY_TO_DUMPS)
+}
 
 impl Collection<'_> {
     /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and wrote them.
@@ -126,8 +138,7 @@ mod tests {
     use std::time::Duration;
 
     use crate::code::profile_index::ProfileIndex;
-    use crate::load::MappingTimes;
-    use crate::record::collection::tests::{ENDED, marker};
+    use crate::record::collection::tests::{ENDED, marker, run};
     use crate::record::watch::Seen;
 
     /// Process ID that the process has in a namespace of its own.
@@ -169,19 +180,11 @@ mod tests {
             ..Seen::default()
         };
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
-        let collection = Collection {
-            folder: &folder,
-            dumps: &folder.at("dumps").create_private_folder().unwrap(),
-            seen: &seen,
-            mapped: MappingTimes::new(None, &index, Some(end)),
-            started: created,
-            is_own: true,
-        };
-        let (collected, _, untouched) = collection.run(&index);
+        let found = run((&folder, "dumps"), &seen, &index, created, Some(end));
         // Nothing shows whose it is.
-        assert!(untouched.len() == 1 && untouched.iter().all(|path| path.ends_with(&log)));
-        assert!(collected.iter().all(|file| file.is_left == dump.exists()));
-        (collected.len(), dump.exists())
+        assert!(found.untouched.len() == 1 && found.untouched.iter().all(|path| path.ends_with(&log)));
+        assert!(found.files.iter().all(|file| file.is_left == dump.exists()));
+        (found.files.len(), dump.exists())
     }
 
     /// As of a process whose owner is unknown, it is removed only where nobody else could have put it.

@@ -49,11 +49,8 @@ mod tests {
     use rustix::process::geteuid;
 
     use crate::files::Folder;
-    use crate::load::MappingTimes;
+    use crate::record::collection::tests::{ENDED, run};
     use crate::record::watch::Seen;
-
-    /// No process has this ID.
-    const ENDED: u32 = 4_193_902;
 
     #[test]
     fn the_jitdump_that_a_process_was_seen_to_write_is_moved_without_a_marker() {
@@ -73,18 +70,10 @@ mod tests {
             seen.dumps.add(ENDED, mapping.as_bytes());
             let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
             let index = ProfileIndex::default();
-            let collection = Collection {
-                folder: &folder,
-                dumps: &folder.at("dumps").create_private_folder().unwrap(),
-                seen: &seen,
-                mapped: MappingTimes::new(None, &index, None),
-                started,
-                is_own: true,
-            };
-            let (collected, left_out, _) = collection.run(&index);
-            assert!(left_out.is_empty(), "{left_out:?}");
+            let found = run((&folder, "dumps"), &seen, &index, started, None);
+            assert!(found.left_out.is_empty(), "{:?}", found.left_out);
             let left = fs::read_dir(&work).unwrap().count();
-            assert_eq!((left, collected.len()), expected, "{number}");
+            assert_eq!((left, found.files.len()), expected, "{number}");
         }
     }
 }
