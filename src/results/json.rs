@@ -14,15 +14,32 @@ pub struct Rows {
     depth: usize,
 }
 
-/// Defines methods of a [`Formatter`] that write as rows do at a depth, and else with indentation. Before that, the depth
-/// grows by the first number, and after it, it shrinks by the second one.
+impl Rows {
+    /// Whether the array or object that begins is in a row, or is one.
+    fn enter(&mut self) -> bool {
+        self.depth += 1;
+        self.stay()
+    }
+
+    /// Whether what is in the current array or object is in a row.
+    fn stay(&mut self) -> bool {
+        self.depth > DEPTH
+    }
+
+    /// Whether the array or object that ends was in a row, or was one.
+    fn leave(&mut self) -> bool {
+        let is_row = self.stay();
+        self.depth -= 1;
+        is_row
+    }
+}
+
+/// Defines methods of a [`Formatter`] that write rows on one line each, and else with indentation. The first word is the
+/// method of [`Rows`] that tells which.
 macro_rules! by_depth {
-    ($($method:ident($($argument:ident: $type:ty)?) $deeper:literal $higher:literal;)+) => {$(
+    ($($is_row:ident $method:ident($($argument:ident: $type:ty)?);)+) => {$(
         fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
-            self.depth += $deeper;
-            let is_row = self.depth > DEPTH;
-            self.depth -= $higher;
-            match is_row {
+            match self.$is_row() {
                 true => CompactFormatter.$method(writer $(, $argument)?),
                 false => self.pretty.$method(writer $(, $argument)?),
             }
@@ -32,15 +49,15 @@ macro_rules! by_depth {
 
 impl Formatter for Rows {
     by_depth! {
-        begin_array() 1 0;
-        begin_array_value(is_first: bool) 0 0;
-        end_array_value() 0 0;
-        end_array() 0 1;
-        begin_object() 1 0;
-        begin_object_key(is_first: bool) 0 0;
-        begin_object_value() 0 0;
-        end_object_value() 0 0;
-        end_object() 0 1;
+        enter begin_array();
+        stay begin_array_value(is_first: bool);
+        stay end_array_value();
+        leave end_array();
+        enter begin_object();
+        stay begin_object_key(is_first: bool);
+        stay begin_object_value();
+        stay end_object_value();
+        leave end_object();
     }
 }
 
