@@ -1,5 +1,6 @@
 //! The files of runtimes, moved into the directory of a recording.
 
+mod not_collected;
 mod ownership;
 mod unmarked;
 mod v8_logs;
@@ -16,7 +17,8 @@ use std::time::SystemTime;
 use jitdump::internals::format::marker::pid_in_name;
 use serde::Serialize;
 
-use self::ownership::of_other_user;
+pub(super) use self::not_collected::left_out;
+use self::not_collected::of_other_user;
 use self::v8_logs::LogFolders;
 use super::mapped_dumps::{files_in_use, open_in_use};
 use super::process_files::{append_perf_map, copy_file, may_be_of, open_perf_map};
@@ -29,7 +31,7 @@ use crate::files::search::folder_of;
 use crate::files::{Folder, NameInFolder, OpenFile};
 use crate::load::MappingTimes;
 use crate::load::running_processes::{OpenFiles, start_of};
-use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::diagnostics::Diagnostic;
 use crate::units::Pid;
 
 /// A file of a runtime.
@@ -164,28 +166,30 @@ impl Collection<'_> {
         }
     }
 
-    /// Copies the perf map of a process, and removes it if the process has ended. One that may not be its own is `untouched`.
+    /// Copies the perf map of a process, and removes it if the process has ended. Returns `None` if there is none from this
+    /// recording. One that may not be the process's own is added to `untouched` instead, if the recording started the process.
     fn collect_perf_map(
         &self,
         pid: Pid,
         untouched: &mut BTreeSet<String>,
     ) -> Option<Result<CollectedFile, Diagnostic>> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
-        let found = map.file().metadata().ok()?;
-        if !may_be_of(&found, start_of(pid.0)) {
+        // An earlier process with this ID may have left one.
+        if !may_be_of(&map.file().metadata().ok()?, start_of(pid.0)) {
             return None;
         }
-        let target = match append_perf_map(&map, pid.0, self.user(pid), self.dumps, &mut || false) {
-            Ok(target) => target,
-            // It is no perf map of the process.
-            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => {
-                untouched.extend(self.is_own.then(|| printable_path(map.path())));
-                return None;
+        let never_stopped = &mut || false;
+        match append_perf_map(&map, pid.0, self.user(pid), self.dumps, never_stopped) {
+            Ok(Some(target)) => {
+                let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
+                Some(Ok(self.collected((pid, &map), map.path(), &target, !is_removed)))
             }
-            Err(cause) => return Some(Err(left_out(map.path(), &cause))),
-        };
-        let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-        Some(Ok(self.collected((pid, &map), map.path(), &target, !is_removed)))
+            Ok(None) => {
+                untouched.extend(self.is_own.then(|| printable_path(map.path())));
+                None
+            }
+            Err(cause) => Some(Err(left_out(map.path(), &cause))),
+        }
     }
 
     /// Finds the jitdumps outside of the folder that markers lead to.
@@ -376,13 +380,6 @@ fn copy_to(file: &OpenFile, target: &NameInFolder, path: &Path) -> Option<Result
         let _ = target.remove();
         left_out(path, &cause)
     }))
-}
-
-/// Reports a file that is not in the recording, or not in its archive.
-pub(super) fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
-    Diagnostic::new(Issue::NotCollected)
-        .in_file(path)
-        .caused_by(cause)
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.

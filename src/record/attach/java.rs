@@ -38,10 +38,9 @@ pub fn copy_map(pid: u32, dumps: &Folder, is_stopped: IsStopped<'_>) -> Result<(
     let modified = |map: &OpenFile| map.file().metadata()?.modified();
     let map = open_perf_map(pid).filter(|map| modified(map).is_ok_and(is_new));
     let (map, user) = map.zip(owner_of(pid)).ok_or("it has written no perf map")?;
-    append_perf_map(&map, pid, user, dumps, is_stopped)
-        .map(drop)
-        .map_err(|cause| match cause.kind() {
-            ErrorKind::PermissionDenied => "its perf map belongs to another user".to_owned(),
-            _ => format!("its perf map cannot be copied: {cause}"),
-        })
+    match append_perf_map(&map, pid, user, dumps, is_stopped) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("its perf map belongs to another user".to_owned()),
+        Err(cause) => Err(format!("its perf map cannot be copied: {cause}")),
+    }
 }

@@ -1,13 +1,12 @@
 //! Whose the files of processes are, and which may be moved.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 
-use super::{Collection, is_running, left_out, path_of};
+use super::{Collection, is_running, path_of};
 use crate::bytes::base_name;
 use crate::code::profile_index::FileMarker;
 use crate::files::folder::open_unchangeable;
@@ -18,18 +17,7 @@ use crate::files::{Folder, OpenFile};
 use crate::load::running_processes::{SLACK, owner_of};
 use crate::record::process_files::ids_of;
 use crate::record::recorded_process::RecordedProcess;
-use crate::results::diagnostics::Diagnostic;
 use crate::units::Pid;
-
-/// What to do about a jitdump that may be somebody else's.
-const COPY_TO_DUMPS: &str =
-    "If the program wrote it, copy it to dumps/ in the directory of the recording, which keeps its names.";
-
-/// Reports a jitdump that may be somebody's whom its process reads.
-pub(super) fn of_other_user(path: &Path) -> Diagnostic {
-    let cause = io::Error::other("it belongs to another user than its process");
-    left_out(path, &cause).with_remedy(COPY_TO_DUMPS)
-}
 
 impl Collection<'_> {
     /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and wrote them.
