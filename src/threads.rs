@@ -21,23 +21,42 @@ const THREAD_MEMORY: usize = STACK_SIZE + (1 << 20);
 
 static POOL: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
 
-/// Starts as many threads as there are CPUs, or as `RAYON_NUM_THREADS` specifies. If that fails, returns the
-/// reason, and all work is done in one thread. Without this call, threads start when they are needed.
+/// Makes the calling thread one of as many threads as there are CPUs, or as `RAYON_NUM_THREADS` specifies, and starts the others.
+/// If that fails, returns the reason, and all work is done in one thread.
+///
+/// The calling thread must not end before the program does. Without this call, threads start when they are needed, beside the
+/// calling one.
 pub fn start() -> Result<(), &'static str> {
-    match POOL.get_or_init(|| pool().map_err(|error| error.to_string())) {
+    match pool(ThreadPoolBuilder::use_current_thread) {
         Ok(_) => Ok(()),
         Err(reason) => Err(reason),
     }
 }
 
-fn pool() -> io::Result<ThreadPool> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    check_memory(processors)?;
-    let pool = ThreadPoolBuilder::new().stack_size(STACK_SIZE).build();
-    let pool = pool.map_err(io::Error::other)?;
-    // Returns when all threads have started.
+/// Returns the pool, which the first call creates with these settings, or why it could not be created.
+fn pool(
+    settings: impl FnOnce(ThreadPoolBuilder) -> ThreadPoolBuilder,
+) -> &'static Result<ThreadPool, String> {
+    let new = || new_pool(settings(ThreadPoolBuilder::new())).map_err(|error| error.to_string());
+    POOL.get_or_init(new)
+}
+
+/// Creates a pool, and waits until all its threads have started.
+fn new_pool(builder: ThreadPoolBuilder) -> io::Result<ThreadPool> {
+    let count = number_of_threads();
+    check_memory(count)?;
+    let builder = builder.num_threads(count).stack_size(STACK_SIZE);
+    let pool = builder.build().map_err(io::Error::other)?;
     pool.broadcast(|_| ());
     Ok(pool)
+}
+
+/// Returns the number in `RAYON_NUM_THREADS`, or of CPUs. rayon would find out the same.
+fn number_of_threads() -> usize {
+    let wanted = std::env::var("RAYON_NUM_THREADS").ok();
+    let wanted = wanted.and_then(|number| number.parse().ok());
+    let processors = || thread::available_parallelism().map_or(1, usize::from);
+    wanted.filter(|&number| number > 0).unwrap_or_else(processors)
 }
 
 /// Starts a separate thread. Fails if it cannot be started.
@@ -73,14 +92,14 @@ enum Workers {
 impl Workers {
     /// Returns the threads for work that starts in this one.
     fn get() -> Self {
-        if rayon::current_thread_index().is_some() {
+        // If it failed to start, this thread may be one of a pool that has ended.
+        let is_in_pool = rayon::current_thread_index().is_some() && !matches!(POOL.get(), Some(Err(_)));
+        if is_in_pool {
             return Self::Current;
         }
-        // The reason was returned by the first call.
-        let _ = start();
-        match POOL.get() {
-            Some(Ok(pool)) => Self::Pool(pool),
-            _ => Self::None,
+        match pool(|builder| builder) {
+            Ok(pool) => Self::Pool(pool),
+            Err(_) => Self::None,
         }
     }
 }

@@ -19,8 +19,10 @@ const STRIDE: u64 = 1 << 16;
 pub struct Bar {
     bar: ProgressBar,
     started: Instant,
-    /// Steps since the last update of the bar, and steps per update.
-    pending_steps: u64,
+    /// Steps since the start of the operation.
+    steps: u64,
+    /// Number of steps at which the bar is updated next, and steps per update.
+    next_update: u64,
     stride: u64,
     is_shown: bool,
     is_quiet: bool,
@@ -41,7 +43,8 @@ impl Bar {
         Ok(Self {
             bar: ProgressBar::hidden(),
             started: Instant::now(),
-            pending_steps: 0,
+            steps: 0,
+            next_update: STRIDE,
             stride: STRIDE,
             is_shown: false,
             is_quiet,
@@ -56,25 +59,30 @@ impl Progress for Bar {
     }
 
     fn start(&mut self, what: &'static str, total: u64) {
-        self.pending_steps = 0;
+        self.steps = 0;
         self.stride = (total / 1000).clamp(1, STRIDE);
+        self.next_update = self.stride;
         self.bar.set_length(total);
         self.bar.set_position(0);
         self.bar.set_message(what);
     }
 
     fn advance(&mut self, steps: u64) {
-        self.pending_steps += steps;
-        if self.pending_steps < self.stride || self.is_quiet {
+        self.steps += steps;
+        if self.steps < self.next_update || self.is_quiet {
             return;
         }
-        self.bar.inc(std::mem::take(&mut self.pending_steps));
-        if !self.is_shown && self.started.elapsed() > DELAY {
+        self.next_update = self.steps + self.stride;
+        if !self.is_shown {
+            if self.started.elapsed() <= DELAY {
+                return;
+            }
             self.is_shown = true;
             let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent} %");
             self.bar.set_style(style.unwrap_or(ProgressStyle::default_bar()));
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
+        self.bar.set_position(self.steps);
     }
 }
 

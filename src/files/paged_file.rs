@@ -19,6 +19,13 @@ use crate::files::{FileOrigin, InputFile, OpenFile};
 /// is needed as a whole takes little longer to read.
 const PAGE_SIZE: usize = 8 << 10;
 
+/// Bytes in a page of the first files of medium size, which take little memory even as a whole.
+const LARGE_PAGE_SIZE: usize = 64 << 10;
+
+/// Maximum size in bytes of a file with large pages, and number of those that are open.
+const MAX_MEDIUM_FILE: u64 = 4 << 20;
+const MAX_MEDIUM_FILES: u64 = 16;
+
 /// Maximum number of files that are kept open.
 const MAX_OPEN: u64 = 256;
 
@@ -47,6 +54,7 @@ enum Bytes {
 #[derive(Debug)]
 struct Pages {
     file: OpenFile,
+    page_size: usize,
     /// Boxed, because most pages are never read.
     pages: Box<[OnceLock<Box<Page>>]>,
     has_shrunk: AtomicBool,
@@ -173,9 +181,13 @@ impl RandomAccess for PagedFile {
 impl Pages {
     fn new(file: OpenFile, slot: OpenSlot) -> io::Result<Self> {
         file.refuse_sparse()?;
-        let count = usize::try_from(file.size().div_ceil(PAGE_SIZE as u64)).map_err(io::Error::other)?;
+        let is_medium =
+            file.size() <= MAX_MEDIUM_FILE && OPEN_FILES.load(Ordering::Relaxed) <= MAX_MEDIUM_FILES;
+        let page_size = if is_medium { LARGE_PAGE_SIZE } else { PAGE_SIZE };
+        let count = usize::try_from(file.size().div_ceil(page_size as u64)).map_err(io::Error::other)?;
         Ok(Self {
             file,
+            page_size,
             pages: std::iter::repeat_with(OnceLock::new).take(count).collect(),
             has_shrunk: AtomicBool::new(false),
             _slot: slot,
@@ -204,12 +216,15 @@ impl Pages {
         if size == 0 {
             return Some(&[]);
         }
-        let index = usize::try_from(offset / PAGE_SIZE as u64).ok()?;
+        let page_size = self.page_size as u64;
+        let index = usize::try_from(offset / page_size).ok()?;
         let page = self.pages.get(index)?.get_or_init(Box::default);
-        let page_start = offset - offset % PAGE_SIZE as u64;
+        let page_start = offset - offset % page_size;
         let start = (offset - page_start) as usize;
-        if start + size <= PAGE_SIZE {
-            let bytes = page.bytes.get_or_init(|| self.read_new(page_start, PAGE_SIZE));
+        if start + size <= self.page_size {
+            let bytes = page
+                .bytes
+                .get_or_init(|| self.read_new(page_start, self.page_size));
             return bytes.get(start..start + size);
         }
         // Of disjoint ranges, only one crosses the end of a page.

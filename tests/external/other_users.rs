@@ -546,7 +546,7 @@ fn few_threads_are_enough_or_too_few() {
             match ran.status.code() {
                 // Not even a signal thread.
                 Some(1) => assert!(limit == 1 && has_code(&said, "JI415"), "{said}"),
-                Some(0) => assert_eq!(is_alone, limit < 6, "{limit}: {said}"),
+                Some(0) => assert_eq!(is_alone, limit < 5, "{limit}: {said}"),
                 status => panic!("{limit}: {status:?}: {said}"),
             }
             outputs.extend(fs::read(&output));
