@@ -50,6 +50,51 @@ struct Preference<'n> {
     name: Reverse<&'n [u8]>,
 }
 
+impl<'n> Preference<'n> {
+    /// Returns what decides about a symbol. `name` is its name.
+    fn of(symbol: &impl ObjectSymbol<'n>, name: &'n [u8]) -> Self {
+        Self {
+            has_size: symbol.size() > 0,
+            is_strong: !symbol.is_weak(),
+            is_global: symbol.is_global(),
+            underscores: Reverse(underscores(name)),
+            length: name.len(),
+            name: Reverse(name),
+        }
+    }
+}
+
+/// A function symbol as a file has it.
+///
+/// The order of the fields is that of symbols: by address, and at each address the best one first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct FoundSymbol<'n> {
+    address: u64,
+    preference: Reverse<Preference<'n>>,
+    /// 0 if the file has none, as often for assembly code.
+    size: u64,
+    /// End of its section, if it has no size.
+    section_end: Option<u64>,
+}
+
+impl<'n> FoundSymbol<'n> {
+    fn name(&self) -> &'n [u8] {
+        self.preference.0.name.0
+    }
+
+    /// Returns its addresses. Without a size, it extends to the next symbol or the end of its section, as in perf.
+    fn range(&self, next_start: Option<u64>) -> Option<AddressRange> {
+        let size = match self.size {
+            0 => {
+                let end = next_start.into_iter().chain(self.section_end).min();
+                end.map_or(1, |end| end.saturating_sub(self.address))
+            }
+            size => size,
+        };
+        AddressRange::new(Address(self.address), size)
+    }
+}
+
 impl FunctionSymbols {
     /// Reads an ELF file; `None` if it is not one, if `is_wanted` is false for its build ID, or if there is no memory for it.
     pub fn read_if<'a>(
@@ -58,58 +103,23 @@ impl FunctionSymbols {
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
         let (file, build_id) = parse_if(file, is_wanted)?;
-        let is_complete = file.symbols().next().is_some();
-        // The lowest bit of a function's address is the instruction set, Thumb.
-        let mode_bit = u64::from(file.architecture() == object::Architecture::Arm);
-        let mut found = Vec::new();
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        for symbol in symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && !symbol.is_undefined()) {
-            let Ok(name) = symbol.name_bytes() else {
-                continue;
-            };
-            let preference = Preference {
-                has_size: symbol.size() > 0,
-                is_strong: !symbol.is_weak(),
-                is_global: symbol.is_global(),
-                underscores: Reverse(underscores(name)),
-                length: name.len(),
-                name: Reverse(name),
-            };
-            let section = symbol.section_index().filter(|_| symbol.size() == 0);
-            let section = section.and_then(|index| file.section_by_index(index).ok());
-            let section_end = section.and_then(|section| section.address().checked_add(section.size()));
-            let address = symbol.address() & !mode_bit;
-            let symbol = (address, Reverse(preference), symbol.size(), section_end);
-            memory.take(size_of_val(&symbol) as u64)?;
-            found.push(symbol);
-        }
-        found.sort_unstable();
-        found.dedup_by_key(|&mut (address, ..)| address);
-        let next = found.iter().skip(1).map(|&(address, ..)| Some(address));
-        let ends: Vec<Option<u64>> = next.chain([None]).collect();
-        let mut read = Self {
+        let found = best_symbols(&file, memory)?;
+        let next_starts = found.iter().skip(1).map(|symbol| Some(symbol.address));
+        let mut symbols = Self {
             build_id,
             machine: machine_of(&file),
-            is_complete,
+            is_complete: file.symbols().next().is_some(),
             segments: code_segments(&file),
             ..Self::default()
         };
-        for ((address, Reverse(preference), size, section_end), next) in found.into_iter().zip(ends) {
-            // Symbols of assembly code often have no size. perf extends them to the next one, too.
-            let size = match size {
-                0 => {
-                    let end = next.into_iter().chain(section_end).min();
-                    end.map_or(1, |end| end.saturating_sub(address))
-                }
-                size => size,
-            };
-            if let Some(range) = AddressRange::new(Address(address), size) {
-                let symbol = read.named(range, preference.name.0, "", memory)?;
-                read.symbols.push(symbol);
+        for (symbol, next_start) in found.iter().zip(next_starts.chain([None])) {
+            if let Some(range) = symbol.range(next_start) {
+                let named = symbols.named(range, symbol.name(), "", memory)?;
+                symbols.symbols.push(named);
             }
         }
-        read.add_stubs(plt::stubs(&file, memory)?, memory)?;
-        Some(read)
+        symbols.add_stubs(plt::stubs(&file, memory)?, memory)?;
+        Some(symbols)
     }
 
     /// Adds stubs, with the names that perf and objdump print.
@@ -186,6 +196,41 @@ impl FunctionSymbols {
     pub fn range(&self, index: u32) -> Option<AddressRange> {
         Some(self.symbols.get(index as usize)?.0)
     }
+}
+
+/// Returns the best function symbol at each address, sorted; `None` if there is no memory for all of them.
+fn best_symbols<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    memory: &FileMemory<'_>,
+) -> Option<Vec<FoundSymbol<'a>>> {
+    // The lowest bit of a function's address is the instruction set, Thumb.
+    let mode_bit = u64::from(file.architecture() == object::Architecture::Arm);
+    let mut found = Vec::new();
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    for symbol in symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && !symbol.is_undefined()) {
+        let Ok(name) = symbol.name_bytes() else {
+            continue;
+        };
+        memory.take_one::<FoundSymbol<'_>>()?;
+        found.push(FoundSymbol {
+            address: symbol.address() & !mode_bit,
+            preference: Reverse(Preference::of(&symbol, name)),
+            size: symbol.size(),
+            section_end: match symbol.size() {
+                0 => end_of_section(file, &symbol),
+                _ => None,
+            },
+        });
+    }
+    found.sort_unstable();
+    found.dedup_by_key(|symbol| symbol.address);
+    Some(found)
+}
+
+/// Returns the end of the section that a symbol is in; `None` if there is none.
+fn end_of_section<'a>(file: &impl Object<'a>, symbol: &impl ObjectSymbol<'a>) -> Option<u64> {
+    let section = file.section_by_index(symbol.section_index()?).ok()?;
+    section.address().checked_add(section.size())
 }
 
 /// Returns the number of underscores that a name starts with, up to 64: any number of symbols may have the same long name.
