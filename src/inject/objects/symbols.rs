@@ -21,9 +21,11 @@ use crate::load::symbol_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::BuildId;
 
-/// Maximum number of symbols in an object, and of the bytes of their names.
-const MAX_SHARED: usize = 1 << 14;
-const MAX_NAMES: usize = 2 << 20;
+/// Maximum number of symbols in an object.
+const MAX_SYMBOLS: usize = 1 << 14;
+
+/// Maximum size of the names in an object with several symbols, in bytes.
+const MAX_NAME_BYTES: usize = 2 << 20;
 
 /// Maximum number of addresses in an object with several symbols, in bytes. They have no content, so only arithmetic limits it.
 const MAX_SPAN: u64 = 1 << 30;
@@ -35,7 +37,7 @@ const MAX_HOLE: u64 = 4 << 20;
 struct Member<'a, 'p> {
     symbol: PerfMapSymbol<'a>,
     places: &'p [PlacedSymbol],
-    /// Address in the object, from that of the object's first symbol.
+    /// Address in the object, from that of the object's first symbol; 0 before `group_into_objects`.
     offset: u64,
 }
 
@@ -63,7 +65,7 @@ pub fn write_symbol_objects(
         if are_shared {
             let mut symbols: Vec<Member<'_, '_>> = symbols.collect();
             symbols.sort_by_key(|member| member.symbol.range);
-            for members in shared(symbols) {
+            for members in group_into_objects(symbols) {
                 progress(input.write_symbols(&members, output, kept, objects, &mut memory)?);
             }
         } else {
@@ -75,39 +77,36 @@ pub fn write_symbol_objects(
     Ok(())
 }
 
-/// Distributes symbols of one perf map, in the order of addresses, to objects. They keep their distances if these are small, so
-/// that most objects are that of one stretch of memory.
-fn shared<'a, 'p>(symbols: Vec<Member<'a, 'p>>) -> Vec<Vec<Member<'a, 'p>>> {
-    let mut all: Vec<Vec<Member<'a, 'p>>> = Vec::new();
-    let mut names = 0usize;
-    // End of the last symbol: its address in the object and in the process.
-    let mut end = (0u64, 0u64);
+/// Distributes symbols of one perf map, in the order of addresses, to objects, and sets their offsets there. They keep their
+/// distances if these are small, so that most objects are that of one stretch of memory.
+fn group_into_objects<'a, 'p>(symbols: Vec<Member<'a, 'p>>) -> Vec<Vec<Member<'a, 'p>>> {
+    let mut objects: Vec<Vec<Member<'a, 'p>>> = Vec::new();
+    // Of the last object: size of its names, and the end of its last symbol, in the object and in the process.
+    let mut name_bytes = 0usize;
+    let (mut end_in_object, mut end_in_process) = (0u64, 0u64);
     for member in symbols {
         let (range, name_size) = (member.symbol.range, member.symbol.name.len());
-        names = names.saturating_add(name_size);
-        let distance = range.start.0.checked_sub(end.1);
+        let distance = range.start.0.checked_sub(end_in_process);
         let offset = match distance.filter(|&distance| distance <= MAX_HOLE) {
-            Some(distance) => end.0.saturating_add(distance),
-            None => end.0.next_multiple_of(TABLE_ALIGN),
+            Some(distance) => end_in_object.saturating_add(distance),
+            // It is far away, or overlaps the last one.
+            None => end_in_object.next_multiple_of(TABLE_ALIGN),
         };
-        let last = all.last_mut().filter(|last| {
-            let span = offset.saturating_add(range.size());
-            last.len() < MAX_SHARED && names <= MAX_NAMES && span <= MAX_SPAN
-        });
-        let offset = match last {
-            Some(last) => {
-                last.push(Member { offset, ..member });
-                offset
+        let span = offset.saturating_add(range.size());
+        let names = name_bytes.saturating_add(name_size);
+        match objects.last_mut() {
+            Some(object) if object.len() < MAX_SYMBOLS && names <= MAX_NAME_BYTES && span <= MAX_SPAN => {
+                object.push(Member { offset, ..member });
+                (name_bytes, end_in_object) = (names, span);
             }
-            None => {
-                names = name_size;
-                all.push(vec![member]);
-                0
+            _ => {
+                objects.push(vec![member]);
+                (name_bytes, end_in_object) = (name_size, range.size());
             }
-        };
-        end = (offset.saturating_add(range.size()), range.end.0);
+        }
+        end_in_process = range.end.0;
     }
-    all
+    objects
 }
 
 impl Member<'_, '_> {
@@ -284,7 +283,7 @@ mod tests {
                 offset: 0,
             }
         };
-        let objects = shared(symbols.iter().map(symbol).collect());
+        let objects = group_into_objects(symbols.iter().map(symbol).collect());
         let offsets = |object: &Vec<Member<'_, '_>>| object.iter().map(|member| member.offset).collect();
         objects.iter().map(offsets).collect()
     }
