@@ -7,7 +7,7 @@ use crate::v8::functions::FunctionCalls;
 use crate::v8::text::TextPosition;
 use crate::v8::v8_inlining::{InliningCandidate, InliningEvidence, Owners, simple_name};
 
-/// Maximum number of functions to compare that call one name. Only made-up files have more.
+/// Maximum number of callers of a name that are compared for each row. Only made-up files have more.
 const MAX_CALLERS: usize = 64;
 
 /// The inlined functions, and which of them is inlined into which.
@@ -85,8 +85,8 @@ impl<'a> InlinedFunctions<'a> {
     fn find_calls_of_rows(&mut self, owners: &Owners<'a>, names: &CalledNames, calls: &KnownCalls<'a>) {
         let functions = owners.iter().map(|owner| Some(self.index(owner.as_ref()?)));
         let functions: Vec<Option<usize>> = functions.collect();
-        let before = names.nearest_callers(functions.iter().copied());
-        let mut after = names.nearest_callers(functions.iter().rev().copied());
+        let before = names.callers_passed_last(functions.iter().copied());
+        let mut after = names.callers_passed_last(functions.iter().rev().copied());
         after.reverse();
         let mut known: HashMap<(usize, usize), Option<usize>> = HashMap::default();
         for ((function, before), after) in functions.into_iter().zip(before).zip(after) {
@@ -215,8 +215,8 @@ struct CalledNames {
     callers: Vec<Vec<usize>>,
     /// Names that each function calls.
     called: Vec<Vec<usize>>,
-    /// Name of each function; the outer one has none here.
-    of_functions: Vec<Option<usize>>,
+    /// Number of each function's name; the outer one has none here.
+    names_of_functions: Vec<Option<usize>>,
 }
 
 impl CalledNames {
@@ -224,15 +224,15 @@ impl CalledNames {
     fn new(functions: &[InliningCandidate<'_>], calls: &KnownCalls<'_>) -> Self {
         let mut numbers: HashMap<&[u8], usize> = HashMap::default();
         let mut named: Vec<Vec<usize>> = Vec::new();
-        let mut of_functions = vec![None; functions.len()];
-        let places = functions.iter().zip(&mut of_functions).enumerate();
-        for (at, (function, of_function)) in places.skip(1) {
+        let mut names_of_functions = vec![None; functions.len()];
+        let with_names = functions.iter().zip(&mut names_of_functions).enumerate();
+        for (at, (function, name_of_function)) in with_names.skip(1) {
             let name = simple_name(function.name);
             if name.is_empty() {
                 continue;
             }
             let number = *numbers.entry(name).or_insert(named.len());
-            *of_function = Some(number);
+            *name_of_function = Some(number);
             match named.get_mut(number) {
                 Some(named) => named.push(at),
                 None => named.push(vec![at]),
@@ -254,13 +254,13 @@ impl CalledNames {
             named,
             callers,
             called,
-            of_functions,
+            names_of_functions,
         }
     }
 
     /// Returns the functions that call a function by its name. It may be one of them.
     fn callers_of(&self, function: usize) -> &[usize] {
-        let name = self.of_functions.get(function).copied().flatten();
+        let name = self.names_of_functions.get(function).copied().flatten();
         let callers = name.and_then(|name| self.callers.get(name));
         callers.map_or(&[][..], Vec::as_slice)
     }
@@ -275,25 +275,32 @@ impl CalledNames {
         }
     }
 
-    /// Returns for each row of a function with several callers the one that the last row of any of them is in.
-    fn nearest_callers(&self, functions_of_rows: impl Iterator<Item = Option<usize>>) -> Vec<Option<usize>> {
-        // Last row of each function.
-        let mut last: Vec<Option<usize>> = vec![None; self.of_functions.len()];
-        let nearest = functions_of_rows.enumerate().map(|(row, function)| {
+    /// Returns for each row the caller of its function that had a row last, in the order of `functions_of_rows`; `None` if
+    /// none had one yet, or if the function has only one caller or too many.
+    fn callers_passed_last(
+        &self,
+        functions_of_rows: impl Iterator<Item = Option<usize>>,
+    ) -> Vec<Option<usize>> {
+        // Last row so far of each function.
+        let mut last_rows: Vec<Option<usize>> = vec![None; self.names_of_functions.len()];
+        let callers_of_rows = functions_of_rows.enumerate().map(|(row, function)| {
             let function = function?;
-            if let Some(last) = last.get_mut(function) {
-                *last = Some(row);
+            if let Some(last_row) = last_rows.get_mut(function) {
+                *last_row = Some(row);
             }
             let callers = self.callers_of(function);
             if callers.len() > MAX_CALLERS || self.only_caller(function).is_some() {
                 return None;
             }
-            let others = callers.iter().filter(|&&caller| caller != function);
-            let rows = others.map(|&caller| (last.get(caller).copied().flatten(), caller));
-            let (row, caller) = rows.max()?;
-            row.map(|_| caller)
+            // A row of the function itself says nothing about its caller.
+            let others = callers.iter().copied().filter(|&caller| caller != function);
+            let passed = others.filter_map(|caller| {
+                let last_row = last_rows.get(caller).copied().flatten()?;
+                Some((last_row, caller))
+            });
+            passed.max().map(|(_, caller)| caller)
         });
-        nearest.collect()
+        callers_of_rows.collect()
     }
 }
 
