@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use gimli::constants as dw;
-use gimli::{Attribute, AttributeValue, ColumnType, Unit, UnitHeader, UnitType};
+use gimli::{
+    Attribute, AttributeValue, ColumnType, FileEntry, LineProgramHeader, Unit, UnitHeader, UnitType,
+};
 use jitdump::AddressRange;
 use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 
@@ -418,7 +420,8 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         }
     }
 
-    /// Returns the source file with an index of the unit's line program; `None` if it has none.
+    /// Returns the index in `sources` of the file with an index in the unit's line program; `None` if the program has no such
+    /// file, or its path is too long.
     fn file_at(&mut self, unit: UnitIn<'_, 'a, 'c>, index: u64) -> Result<Option<u32>> {
         let Some(program) = unit.line_program else {
             return Ok(None);
@@ -433,36 +436,57 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             return Ok(*known);
         }
         let file = match header.file(index) {
+            Some(entry) => self.add_file_entry(unit, header, entry)?,
             None => None,
-            Some(file) => {
-                let mut name = Vec::new();
-                // Folder 0 is that of the unit.
-                let folder = file.directory(header).filter(|_| file.directory_index() > 0);
-                if let Some(folder) = folder {
-                    join(&mut name, unit.attr_string(folder)?.bytes());
-                }
-                join(&mut name, unit.attr_string(file.path_name())?.bytes());
-                let path = match with_scheme(&name) {
-                    Some(url) if self.is_own(unit)? => url,
-                    _ => {
-                        let mut path = Vec::new();
-                        join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
-                        join(&mut path, &name);
-                        path
-                    }
-                };
-                let text = file.source().map(|text| unit.attr_string(text)).transpose()?;
-                count(self.left, path.len() as u64)?;
-                let text = text.map(|text| text.bytes()).filter(|text| !text.is_empty());
-                (path.len() <= MAX_PATH).then(|| self.source(path, text))
-            }
         };
         self.files.insert(key, file);
         Ok(file)
     }
 
+    /// Adds the file of an entry of a line program, with its text if that is embedded. Returns its index in `sources`; `None`
+    /// if its path is too long.
+    fn add_file_entry(
+        &mut self,
+        unit: UnitIn<'_, 'a, 'c>,
+        header: &LineProgramHeader<CountedReader<'a, 'c>>,
+        entry: &FileEntry<CountedReader<'a, 'c>>,
+    ) -> Result<Option<u32>> {
+        let path = self.path_of_file_entry(unit, header, entry)?;
+        let text = entry.source().map(|text| unit.attr_string(text)).transpose()?;
+        count(self.left, path.len() as u64)?;
+        let text = text.map(|text| text.bytes()).filter(|text| !text.is_empty());
+        Ok((path.len() <= MAX_PATH).then(|| self.add_source(path, text)))
+    }
+
+    /// Returns the path of an entry of a line program, in the unit's folder if it is relative, or the URL that jitinject wrote
+    /// as a path.
+    fn path_of_file_entry(
+        &self,
+        unit: UnitIn<'_, 'a, 'c>,
+        header: &LineProgramHeader<CountedReader<'a, 'c>>,
+        entry: &FileEntry<CountedReader<'a, 'c>>,
+    ) -> Result<Vec<u8>> {
+        let mut relative = Vec::new();
+        // Folder 0 is that of the unit, which is added below.
+        let folder = entry.directory(header).filter(|_| entry.directory_index() > 0);
+        if let Some(folder) = folder {
+            join(&mut relative, unit.attr_string(folder)?.bytes());
+        }
+        join(&mut relative, unit.attr_string(entry.path_name())?.bytes());
+        // Who wrote the unit is only read for the few paths that may be URLs.
+        if let Some(url) = with_scheme(&relative)
+            && self.is_written_by_jitinject(unit)?
+        {
+            return Ok(url);
+        }
+        let mut path = Vec::new();
+        join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
+        join(&mut path, &relative);
+        Ok(path)
+    }
+
     /// Whether jitinject wrote a unit.
-    fn is_own(&self, unit: UnitIn<'_, 'a, 'c>) -> Result<bool> {
+    fn is_written_by_jitinject(&self, unit: UnitIn<'_, 'a, 'c>) -> Result<bool> {
         let mut entries = unit.entries_raw(None)?;
         let Some(root) = entries.read_abbreviation()? else {
             return Ok(false);
@@ -478,7 +502,8 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(producer == Some(&b"jitinject"[..]))
     }
 
-    fn source(&mut self, path: Vec<u8>, text: Option<&'a [u8]>) -> u32 {
+    /// Adds a file, unless there is one with this path. Returns its index.
+    fn add_source(&mut self, path: Vec<u8>, text: Option<&'a [u8]>) -> u32 {
         if let Some(&known) = self.by_path.get(&path) {
             return known;
         }
