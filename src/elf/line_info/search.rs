@@ -183,7 +183,8 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(is_wanted.then_some(unit))
     }
 
-    /// Adds the functions of a unit, and what is inlined into them.
+    /// Adds the functions of a unit, and what is inlined into them. Entries are in the order of the tree, so `open` has the
+    /// functions around the current one, the outermost first.
     fn add_entries(&mut self, unit: UnitIn<'_, 'a, 'c>) -> Result<()> {
         let mut entries = unit.entries_raw(None)?;
         let mut attributes = Vec::new();
@@ -193,11 +194,12 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 continue;
             };
-            // Some attributes take no bytes.
+            // Bytes are counted as they are read, but some attributes take none.
             let specs = abbreviation.attributes();
             count(self.left, specs.len() as u64)?;
-            // Blocks end calls, too.
+            // An entry that is not deeper ends functions and calls. That of a block ends calls, too.
             while open.pop_if(|function| function.depth >= depth).is_some() {}
+            // Calls in functions that nobody wants are skipped.
             let mut caller = open.last_mut().filter(|function| !function.targets.is_empty());
             if let Some(caller) = &mut caller {
                 while caller.calls.pop_if(|call| call.depth >= depth).is_some() {}
