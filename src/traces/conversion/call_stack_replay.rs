@@ -77,7 +77,7 @@ impl<S: ReplaySource> StackSource for CallStackReplay<S> {
 
     /// Replays all calls once, and keeps the stack at the time of each sample. Samples after the last call or return of their
     /// thread have none.
-    fn find(&mut self, mut sample_keys: Vec<SampleKey>) {
+    fn find_stacks(&mut self, mut sample_keys: Vec<SampleKey>) {
         sample_keys.sort_unstable();
         self.found = vec![TimedStack::default(); sample_keys.len()];
         let threads = self.source.threads().into_iter();

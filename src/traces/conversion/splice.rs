@@ -42,7 +42,7 @@ pub trait StackSource {
     fn covers(&self, pid: Pid, leaf: Address) -> bool;
 
     /// Finds the stacks at samples, and keeps them by index.
-    fn find(&mut self, sample_keys: Vec<SampleKey>);
+    fn find_stacks(&mut self, sample_keys: Vec<SampleKey>);
 
     /// Makes the call chain of the sample with index `sample` at `leaf`; returns `false` if it is not known.
     fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut CallChain) -> bool;
@@ -86,7 +86,7 @@ pub fn splice(
             });
         }
     }
-    splice.find();
+    splice.find_stacks();
     let records = splice.rewrite().map_err(temp_file_error)?;
     Ok((records, splice.processes))
 }
@@ -130,7 +130,7 @@ impl Splice<'_, '_> {
     }
 
     /// Finds the stacks of all samples.
-    fn find(&mut self) {
+    fn find_stacks(&mut self) {
         let Profile { attrs, endian, .. } = self.profile;
         let mut sample_keys = vec![Vec::new(); self.sources.len()];
         let mut records = self.profile.records();
@@ -149,7 +149,7 @@ impl Splice<'_, '_> {
             }
         }
         for (source, sample_keys) in self.sources.iter_mut().zip(sample_keys) {
-            source.find(sample_keys);
+            source.find_stacks(sample_keys);
         }
     }
 
