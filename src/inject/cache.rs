@@ -14,9 +14,9 @@ use crate::inject::output::refuse_cache;
 use crate::load::Progress;
 use crate::results::diagnostics::{Diagnostic, Issue};
 
-/// What was added to the cache.
+/// Objects in the cache, and why others are not.
 #[derive(Debug, Default)]
-pub struct Filled {
+pub struct CachedObjects {
     /// Number of objects that were added.
     pub added: u64,
     /// Number of objects that the cache already had.
@@ -27,28 +27,30 @@ pub struct Filled {
     pub unusable: Option<Diagnostic>,
 }
 
-/// Adds all objects to the build-ID cache that the options name; returns `None` if they name none. `folder` has the objects.
+/// Adds all objects, which are in `folder`, to the build-ID cache that the options name. `None` if they name none, or an optional
+/// one for no objects. Why an optional cache lacks objects is part of the result; of another one, it is an error.
 pub fn fill(
     options: &InjectOptions,
     folder: Option<&Folder>,
     objects: &[PlacedObject],
     progress: &mut dyn Progress,
-) -> Result<Option<Filled>, Diagnostic> {
+) -> Result<Option<CachedObjects>, Diagnostic> {
     let Some(path) = &options.build_id_cache else {
         return Ok(None);
     };
-    let mut filled = Filled::default();
-    if !options.is_cache_optional {
-        add_all(options, path, folder, objects, &mut filled, progress)?;
-        return Ok(Some(filled));
+    let mut cached = CachedObjects::default();
+    if options.is_cache_optional {
+        if objects.is_empty() {
+            return Ok(None);
+        }
+        // Others were checked before the run.
+        let result = refuse_cache(options, path)
+            .and_then(|()| add_all(options, path, folder, objects, &mut cached, progress));
+        cached.unusable = result.err().map(Diagnostic::as_note);
+    } else {
+        add_all(options, path, folder, objects, &mut cached, progress)?;
     }
-    if objects.is_empty() {
-        return Ok(None);
-    }
-    let done = refuse_cache(options, path);
-    let done = done.and_then(|()| add_all(options, path, folder, objects, &mut filled, progress));
-    filled.unusable = done.err().map(Diagnostic::as_note);
-    Ok(Some(filled))
+    Ok(Some(cached))
 }
 
 /// Adds objects, which are in `folder`, to the cache at `path`.
@@ -57,12 +59,12 @@ fn add_all(
     path: &Path,
     folder: Option<&Folder>,
     objects: &[PlacedObject],
-    filled: &mut Filled,
+    cached: &mut CachedObjects,
     progress: &mut dyn Progress,
 ) -> Result<(), Diagnostic> {
     progress.start("filling the build-id cache", objects.len() as u64);
     let mut cache = BuildIdCache::create(path, options.folder.as_ref())?;
-    // There is one if there are objects.
+    // Without a folder, there are no objects.
     let Some(folder) = folder else {
         return Ok(());
     };
@@ -74,9 +76,9 @@ fn add_all(
             false => cache.add_object(&object.build_id, folder, path)?,
         };
         match added {
-            Added::New => filled.added += 1,
-            Added::Present => filled.present += 1,
-            Added::Occupied => filled.faults.add(Issue::BuildIdOccupied, 0),
+            Added::New => cached.added += 1,
+            Added::Present => cached.present += 1,
+            Added::Occupied => cached.faults.add(Issue::BuildIdOccupied, 0),
         }
         progress.advance(1);
     }

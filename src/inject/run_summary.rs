@@ -14,7 +14,7 @@ use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::unwind::Unwound;
-use crate::inject::cache::Filled;
+use crate::inject::cache::CachedObjects;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::output;
@@ -59,7 +59,7 @@ pub struct SummaryInput<'a> {
     /// All samples by function, if a summary is written.
     pub profile: Option<&'a ProfileSummary>,
     /// Changes to the build-ID cache, if there is one.
-    pub cached: Option<&'a Filled>,
+    pub cached: Option<&'a CachedObjects>,
 }
 
 impl SummaryInput<'_> {
@@ -103,11 +103,11 @@ impl SummaryInput<'_> {
     }
 
     fn build_id_cache(&self) -> Option<CacheSummary> {
-        let filled = self.cached.filter(|filled| filled.unusable.is_none())?;
+        let cache = self.cached.filter(|cache| cache.unusable.is_none())?;
         Some(CacheSummary {
             path: printable_path(self.options.build_id_cache.as_deref()?),
-            objects: filled.added + filled.present,
-            added: filled.added,
+            objects: cache.added + cache.present,
+            added: cache.added,
         })
     }
 
@@ -155,10 +155,10 @@ impl SummaryInput<'_> {
         all.extend(self.recording.uncertain_clocks(&self.selection.doubtful));
         all.extend(self.late_dumps());
         all.extend(self.nothing_named());
-        if let Some(filled) = self.cached {
+        if let Some(cache) = self.cached {
             let path = self.options.build_id_cache.as_deref();
-            all.extend(Diagnostic::of_tally(&filled.faults, path, false));
-            all.extend(filled.unusable.clone());
+            all.extend(Diagnostic::of_tally(&cache.faults, path, false));
+            all.extend(cache.unusable.clone());
         }
         all.extend(self.hints());
         all
