@@ -120,7 +120,7 @@ pub struct Losses {
     pub unknown_callers: u64,
     /// Whether no event of time or cycles counts in the kernel.
     pub without_kernel: bool,
-    /// Stacks that were unwound.
+    /// Stacks that were unwound, of all events.
     pub unwound: u64,
     /// Stacks that are not whole: the copy ends too early, or the kernel recorded as many callers as it can.
     pub cut: u64,
@@ -155,67 +155,72 @@ impl Losses {
         }
     }
 
-    /// Returns what is missing, one text for each loss.
-    fn parts(&self) -> Vec<String> {
-        let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
-        let parts = [
-            (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
-            of(self.unnamed, self.jit, "samples in JIT code without a name"),
-            of(
-                self.without_symbol,
-                self.samples,
-                "samples in files without a symbol",
-            ),
-            of(self.unknown, self.samples, "samples in unknown code"),
-            of(
+    /// Returns a text for each kind of loss, such as `3 of 90 samples truncated`; none if nothing is missing.
+    fn texts(&self) -> Vec<String> {
+        const CUT: &str = "stacks cut";
+        const CUT_AT_LIMIT: &str =
+            "stacks cut at the limit (sysctl kernel.perf_event_max_stack, or max-stack of the event)";
+        let Self { samples, jit, .. } = *self;
+        // Samples may be those of one event only, unwound stacks are those of all.
+        let stacks = self.unwound.max(samples);
+        let cut = if self.unwound == 0 { CUT_AT_LIMIT } else { CUT };
+        let mut texts = Vec::new();
+        if self.lost > 0 {
+            texts.push(format!("{} lost", count(self.lost, "sample")));
+        }
+        texts.extend(shares(&[
+            (self.unnamed, jit, "samples in JIT code without a name"),
+            (self.without_symbol, samples, "samples in files without a symbol"),
+            (self.unknown, samples, "samples in unknown code"),
+            (
                 self.unknown_callers,
-                self.samples,
+                samples,
                 "stacks with callers in unknown code",
             ),
-            self.without_kernel.then(|| "kernel time not recorded".to_owned()),
-            match self.unwound {
-                0 => of(
-                    self.cut,
-                    self.samples,
-                    "stacks cut at the limit (sysctl kernel.perf_event_max_stack, or max-stack of the event)",
-                ),
-                unwound => of(self.cut, unwound.max(self.samples), "stacks cut"),
-            },
-            of(
+        ]));
+        if self.without_kernel {
+            texts.push("kernel time not recorded".to_owned());
+        }
+        texts.extend(shares(&[
+            (self.cut, stacks, cut),
+            (
                 self.not_unwound,
-                self.unwound.max(self.samples),
+                stacks,
                 "stacks end in code that cannot be unwound",
             ),
-            of(
-                self.deferred,
-                self.samples,
-                "samples without their deferred callers",
-            ),
-            of(self.truncated, self.samples, "samples truncated"),
-            of(
+            (self.deferred, samples, "samples without their deferred callers"),
+            (self.truncated, samples, "samples truncated"),
+            (
                 self.without_callers,
-                self.samples,
+                samples,
                 "samples without callers, because stacks are too many",
             ),
-        ];
-        parts.into_iter().flatten().collect()
+        ]));
+        texts
     }
 
     /// Whether anything is missing.
     pub fn is_any(&self) -> bool {
-        !self.parts().is_empty()
+        !self.texts().is_empty()
     }
 
     /// Returns what is missing, as one line.
     pub fn text(&self) -> String {
-        match self.parts() {
-            parts if parts.is_empty() => {
+        match self.texts() {
+            texts if texts.is_empty() => {
                 "nothing: no sample lost, all sampled code named, kernel time recorded, no stack cut"
                     .to_owned()
             }
-            parts => parts.join("; "),
+            texts => texts.join("; "),
         }
     }
+}
+
+/// Returns `MISSING of ALL WHAT` for each of `kinds` of which something is missing.
+fn shares(kinds: &[(u64, u64, &str)]) -> Vec<String> {
+    let missing = kinds.iter().filter(|(missing, ..)| *missing > 0);
+    let texts = missing.map(|(missing, all, what)| format!("{missing} of {all} {what}"));
+    texts.collect()
 }
 
 #[cfg(test)]
