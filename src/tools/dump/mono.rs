@@ -2,7 +2,7 @@
 
 pub(crate) mod event;
 
-use jitdump::{Address, AddressRange, RuntimeTime};
+use jitdump::{AddressRange, RuntimeTime};
 
 use crate::collections::hash::HashSet;
 use crate::results::diagnostics::Issue;
@@ -140,47 +140,25 @@ struct SelectedMethods<'f> {
 }
 
 impl<'f> SelectedMethods<'f> {
-    /// Collects the methods whose name and code match.
+    /// Collects the methods whose name and code match. Only the events of their compilation have both.
     fn of(log: &Log<'_>, filter: &'f EntryFilter, names: &'f LogNames<'f>) -> Self {
-        let mut selection = Self {
+        let compiled = log.events().filter_map(|event| match event.kind {
+            LogEventKind::Jit { method, .. } if has_selected_code(filter, &event.kind) => Some(method),
+            _ => None,
+        });
+        Self {
             filter,
-            methods: HashSet::default(),
+            methods: compiled.collect(),
             names,
-        };
-        for event in log.events() {
-            if let LogEventKind::Jit { method, .. } = event.kind
-                && selection.matches_code_of(&event.kind)
-            {
-                selection.methods.insert(method);
-            }
         }
-        selection
-    }
-
-    /// Returns whether an event has a name and an address range that match the filter.
-    fn matches_code_of(&self, kind: &LogEventKind<'_>) -> bool {
-        let (start, size, name) = match *kind {
-            LogEventKind::Jit {
-                code: start,
-                size,
-                name,
-                ..
-            }
-            | LogEventKind::CodeBuffer {
-                start, size, name, ..
-            }
-            | LogEventKind::NativeSymbol { start, size, name } => (start, size, name),
-            _ => return false,
-        };
-        let range: Option<AddressRange> = AddressRange::new(start as Address, size);
-        self.filter.matches_name(name) && self.filter.matches_code(range)
     }
 
     /// Returns whether an event refers to a selected method, is about an object of a type whose name matches, or has a name and
     /// an address range that match.
     fn selects(&self, kind: &LogEventKind<'_>, time: RuntimeTime) -> bool {
-        let is_in = |frames: &MethodFrames<'_>| frames.iter().any(|method| self.methods.contains(&method));
-        let is_type = |class| {
+        let has_selected_frame =
+            |frames: &MethodFrames<'_>| frames.iter().any(|method| self.methods.contains(&method));
+        let is_selected_class = |class| {
             let name = self.names.class(class, time);
             self.filter.address.is_none() && name.is_some_and(|name| self.filter.matches_name(name))
         };
@@ -190,14 +168,34 @@ impl<'f> SelectedMethods<'f> {
             | LogEventKind::Leave(method)
             | LogEventKind::ExceptionLeave(method)
             | LogEventKind::Clause { method, .. } => self.methods.contains(method),
-            LogEventKind::Allocation { class, frames, .. } => is_in(frames) || is_type(*class),
-            LogEventKind::HeapObject { class, .. } => is_type(*class),
+            LogEventKind::Allocation { class, frames, .. } => {
+                has_selected_frame(frames) || is_selected_class(*class)
+            }
+            LogEventKind::HeapObject { class, .. } => is_selected_class(*class),
             LogEventKind::Throw { frames, .. }
             | LogEventKind::Monitor { frames, .. }
             | LogEventKind::HandleCreated { frames, .. }
             | LogEventKind::HandleDestroyed { frames, .. }
-            | LogEventKind::SampleHit { frames, .. } => is_in(frames),
-            other => self.matches_code_of(other),
+            | LogEventKind::SampleHit { frames, .. } => has_selected_frame(frames),
+            other => has_selected_code(self.filter, other),
         }
     }
+}
+
+/// Whether an event has a name and an address range that the filter selects.
+fn has_selected_code(filter: &EntryFilter, kind: &LogEventKind<'_>) -> bool {
+    let (start, size, name) = match *kind {
+        LogEventKind::Jit {
+            code: start,
+            size,
+            name,
+            ..
+        }
+        | LogEventKind::CodeBuffer {
+            start, size, name, ..
+        }
+        | LogEventKind::NativeSymbol { start, size, name } => (start, size, name),
+        _ => return false,
+    };
+    filter.matches_name(name) && filter.matches_code(AddressRange::new(start, size))
 }
