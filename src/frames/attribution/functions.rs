@@ -33,7 +33,7 @@ impl CountedFunctions {
         let identities = &namer.identities.all;
         let codes = identities.iter().zip(&namer.counts);
         let mut rows: IndexedTable<IdentityIndex, FunctionProfile> = codes
-            .map(|(identity, &(functions, size))| identity.profile(functions, size, events))
+            .map(|(identity, &counts)| identity.profile(counts, events))
             .collect();
         count(&mut rows, tree);
         // By their own samples, then by all.

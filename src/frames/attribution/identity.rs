@@ -70,8 +70,8 @@ impl FunctionIdentity {
         }
     }
 
-    /// Returns the row of the summary, without samples, for so many functions, the largest one of which has this size.
-    pub fn profile(&self, functions: u64, size: Option<u64>, events: usize) -> FunctionProfile {
+    /// Returns the row of the summary, without samples, for the code that was counted. `events` is the number of events.
+    pub fn profile(&self, code: CodeCounts, events: usize) -> FunctionProfile {
         let this = self.clone();
         FunctionProfile {
             name: this.name,
@@ -81,8 +81,8 @@ impl FunctionIdentity {
             line: this.line,
             tier: this.tier,
             module: this.module,
-            functions,
-            size,
+            functions: code.functions,
+            size: code.largest,
             own: EventCounts::zero(events),
             total: EventCounts::zero(events),
             self_period: EventCounts::zero(events),
@@ -98,6 +98,15 @@ impl FunctionIdentity {
             self.line = Some(location.line).filter(|&line| line > 0);
         }
     }
+}
+
+/// Code of an identity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CodeCounts {
+    /// Number of functions, with those that it is inlined into.
+    pub functions: u64,
+    /// Size of the largest one in bytes, if known.
+    pub largest: Option<u64>,
 }
 
 /// Returns the name of the runtime that wrote each file: of the last program that its process executed.
@@ -119,26 +128,26 @@ pub struct IdentityNamer<'a> {
     names_and_lines: &'a NamesAndLines<'a>,
     tables: &'a Tables,
     /// Form of the names of JIT code.
-    names: &'a NameStyle,
+    style: &'a NameStyle,
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
     /// All identities.
     pub identities: Interner<FunctionIdentity, IdentityIndex>,
-    /// Number of functions of each, with those that it is inlined into, and size of the largest one in bytes, if known.
-    pub counts: IndexedTable<IdentityIndex, (u64, Option<u64>)>,
+    /// Code of each.
+    pub counts: IndexedTable<IdentityIndex, CodeCounts>,
     of_codes: HashMap<FrameCode, IdentityIndex>,
     of_inlined: HashMap<(FrameCode, tables::NamedFunctionIndex), IdentityIndex>,
 }
 
 impl<'a> IdentityNamer<'a> {
-    /// Starts. `names` is the form of the names of JIT code.
-    pub fn new(context: &SummaryContext<'a>, names: &'a NameStyle) -> Self {
+    /// Returns a namer without identities. `style` is the form of the names of JIT code.
+    pub fn new(context: &SummaryContext<'a>, style: &'a NameStyle) -> Self {
         Self {
             recording: context.recording,
             symbols: context.symbols,
             names_and_lines: context.names_and_lines,
             tables: context.tables,
-            names,
+            style,
             runtimes: runtimes(context.recording),
             identities: Interner::default(),
             counts: IndexedTable::default(),
@@ -194,11 +203,11 @@ impl<'a> IdentityNamer<'a> {
     fn count_code(&mut self, identity: FunctionIdentity, size: Option<u64>) -> IdentityIndex {
         let index = self.identities.of(identity);
         if self.counts.row(index).is_none() {
-            self.counts.push((0, None));
+            self.counts.push(CodeCounts::default());
         }
-        let (functions, largest) = &mut self.counts[index];
-        *functions = functions.saturating_add(1);
-        *largest = (*largest).max(size);
+        let counts = &mut self.counts[index];
+        counts.functions = counts.functions.saturating_add(1);
+        counts.largest = counts.largest.max(size);
         index
     }
 
@@ -220,7 +229,7 @@ impl<'a> IdentityNamer<'a> {
         FunctionIdentity {
             kind: outer.kind,
             name: self
-                .names
+                .style
                 .name_of_inlined(own.as_bytes(), location, outer.name.as_bytes()),
             tier: outer.tier.clone(),
             module: None,
@@ -287,7 +296,7 @@ impl<'a> IdentityNamer<'a> {
         tier: Option<&[u8]>,
     ) -> FunctionIdentity {
         let name = self.names_and_lines.name(recorded);
-        let styled = self.names.apply_declared(name.clone(), declared, tier);
+        let styled = self.style.apply_declared(name.clone(), declared, tier);
         let mut identity = FunctionIdentity::of(CodeOrigin::Jit, printable(&styled));
         identity.tier = tier.map(printable);
         identity.set_location(&name);
