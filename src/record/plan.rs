@@ -18,7 +18,7 @@ use super::environment::{self, EnvironmentRequest, PHP_FILE, PHP_FOLDER, PHP_SET
 use super::environment_reset::resets_environment;
 use super::perf::PerfOptions;
 use super::php::PhpCompiler;
-use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
+use super::program::{ends_recording, find_program, program_of, search_path, user_of_sudo};
 use super::ruby;
 use crate::bytes::printable_path;
 use crate::files::kernel;
@@ -321,7 +321,7 @@ impl Plan {
 
     /// Returns the path of perf.
     pub(super) fn find_perf() -> Result<PathBuf, Diagnostic> {
-        find(OsStr::new("perf"), &search_path()).ok_or_else(|| Diagnostic::new(Issue::PerfNotFound))
+        find_program(OsStr::new("perf"), &search_path()).ok_or_else(|| Diagnostic::new(Issue::PerfNotFound))
     }
 
     /// Fails if the program does not exist, or cannot be recorded.
@@ -330,7 +330,7 @@ impl Plan {
             return Ok(());
         };
         let search_path = search_path();
-        if find(program, &search_path).is_some() {
+        if find_program(program, &search_path).is_some() {
             return self.check_rights(&search_path);
         }
         let path = Path::new(program);
@@ -352,7 +352,7 @@ impl Plan {
     /// Fails if the kernel would end the recording when the program starts. Recordings of whole CPUs go on.
     fn check_rights(&self, search_path: &OsStr) -> Result<(), Diagnostic> {
         let program = self.command.get(self.program);
-        let path = program.and_then(|program| find(program, search_path));
+        let path = program.and_then(|program| find_program(program, search_path));
         let cause = path.and_then(|path| ends_recording(&path, search_path));
         match (program, cause) {
             (Some(program), Some(cause)) if !self.perf.has_cpus() => {

@@ -41,7 +41,7 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
             file: None,
         };
     };
-    let path = find(name, search_path);
+    let path = find_program(name, search_path);
     let target = path.as_ref().and_then(|path| without_links(path).ok());
     let interpreter = path.as_ref().and_then(|path| interpreter(path));
     let by_name = Runtime::of_program(base_name(name.as_bytes()));
@@ -60,7 +60,7 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
         is_runtime: has_program(name) || target.as_ref().is_some_and(|path| has_program(path.as_os_str())),
         file: match &interpreter {
             // Not that of a script which starts the runtime.
-            Some(name) if of_interpreter.is_some() => find(OsStr::from_bytes(name), search_path),
+            Some(name) if of_interpreter.is_some() => find_program(OsStr::from_bytes(name), search_path),
             _ => path.clone(),
         },
     }
@@ -78,18 +78,19 @@ pub fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
-/// Returns the path of a program; `None` if there is none that can be executed.
-pub fn find(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
+/// Returns the path of a program: `name` itself if it has a slash, or else the first one in the folders of `search_path`.
+/// `None` if there is none that can be executed.
+pub fn find_program(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
+    let is_executable = |path: &PathBuf| {
         path.metadata()
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if name.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name)).filter(is_program);
+        return Some(PathBuf::from(name)).filter(is_executable);
     }
     std::env::split_paths(search_path)
         .map(|folder| folder.join(name))
-        .find(is_program)
+        .find(is_executable)
 }
 
 /// Returns why the kernel ends a user's recording when a program is executed, if it does: the program must not get more
@@ -97,7 +98,7 @@ pub fn find(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
 /// `PATH`.
 pub fn ends_recording(path: &Path, search_path: &OsStr) -> Option<&'static str> {
     if let Some(name) = interpreter(path) {
-        let program = find(OsStr::from_bytes(&name), search_path)?;
+        let program = find_program(OsStr::from_bytes(&name), search_path)?;
         return ends_recording_of_user(&program, geteuid().as_raw());
     }
     ends_recording_of_user(path, geteuid().as_raw())
@@ -233,7 +234,7 @@ mod tests {
             ["node", "engine", "tool", "serve", "npm", "run"].map(is_runtime),
             [true, true, false, false, false, false]
         );
-        assert_eq!(find(OsStr::new("absent"), path.as_os_str()), None);
+        assert_eq!(find_program(OsStr::new("absent"), path.as_os_str()), None);
     }
 
     #[test]

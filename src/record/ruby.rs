@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::geteuid;
 
 use super::environment::{RUBY, ZJIT};
-use super::program::{find, search_path};
+use super::program::{find_program, search_path};
 use super::recorded_process::first_line;
 use super::safe_program::SafeProgram;
 use super::short_command;
@@ -52,6 +52,6 @@ fn ruby_of(program: Option<&Path>, is_asked_for: bool) -> Option<PathBuf> {
     match program.filter(is_ruby) {
         Some(program) => Some(program.to_owned()),
         None if is_asked_for => None,
-        None => find(OsStr::new("ruby"), &search_path()),
+        None => find_program(OsStr::new("ruby"), &search_path()),
     }
 }
