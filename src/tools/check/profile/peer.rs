@@ -13,7 +13,7 @@ use linux_perf_data::{Error, PerfFileReader, PerfFileRecord};
 use crate::collections::hash::RandomState;
 use crate::tools::check::profile::seen::{Seen, SeenChain, SeenValues};
 
-/// Why there is no comparison.
+/// Why the library did not read a file.
 pub(super) enum Refusal {
     /// It returns an error.
     Rejected {
@@ -37,7 +37,7 @@ pub(super) struct Peer<'f> {
 }
 
 impl Peer<'_> {
-    /// Reads all records, in the order of their times.
+    /// Passes all records to `see`, in the order of their times. Fails if the library does.
     pub fn each(&self, see: &mut dyn FnMut(&Seen<'_>)) -> Result<(), Refusal> {
         let mut records = 0_u64;
         let mut see = |seen: &Seen<'_>| {
@@ -45,35 +45,41 @@ impl Peer<'_> {
             see(seen);
         };
         let file = Cursor::new(self.file);
-        let read = catch(|| match self.is_pipe {
-            true => self.read(PerfFileReader::parse_pipe(file), &mut see),
-            false => self.read(PerfFileReader::parse_file(file), &mut see),
+        let result = catch(|| -> Result<(), Error> {
+            match self.is_pipe {
+                true => self.pass_records(PerfFileReader::parse_pipe(file)?, &mut see),
+                false => self.pass_records(PerfFileReader::parse_file(file)?, &mut see),
+            }
         });
-        read.map_err(Refusal::Crashed)?
+        result
+            .map_err(Refusal::Crashed)?
             .map_err(|error| Refusal::Rejected {
                 records,
                 error: error.to_string(),
             })
     }
 
-    /// Reads a profile that the library has opened.
-    fn read<R: Read>(
+    /// Passes the records of a profile to `see`, up to the first error.
+    fn pass_records<R: Read>(
         &self,
-        opened: Result<PerfFileReader<R>, Error>,
+        mut reader: PerfFileReader<R>,
         see: &mut dyn FnMut(&Seen<'_>),
     ) -> Result<(), Error> {
+        // As in `Ours::seen`: other hashes mean other records.
         let content = |kind: u32, misc: u16, data: RawData<'_>| {
             let body = data.as_slice();
             self.hash.hash_one((kind, misc, body))
         };
-        let mut reader = opened?;
         while let Some(record) = reader.record_iter.next_record(&mut reader.perf_file)? {
             match record {
-                PerfFileRecord::EventRecord { attr_index, record } => see(&Seen {
-                    kind: record.record_type.0,
-                    content: content(record.record_type.0, record.misc, record.data),
-                    values: values_of_record(attr_index, &record, self.hash),
-                }),
+                PerfFileRecord::EventRecord { attr_index, record } => {
+                    let kind = record.record_type.0;
+                    see(&Seen {
+                        kind,
+                        content: content(kind, record.misc, record.data),
+                        values: values_of_record(attr_index, &record, self.hash),
+                    });
+                }
                 PerfFileRecord::UserRecord(record) => {
                     let kind = record.record_type.record_type().0;
                     see(&Seen {
