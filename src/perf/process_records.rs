@@ -167,7 +167,8 @@ impl<'a> Mmap<'a> {
         self.name == b"[heap]" || self.name.starts_with(b"[stack")
     }
 
-    /// Classifies the mapped memory by the name of the mapping.
+    /// Classifies the mapped memory by the name of the mapping: the first of anonymous memory, a library, memory that is
+    /// shared or temporary, a file.
     pub fn backing(&self) -> Backing {
         // Names that the kernel gives to memory without a file (mm/mmap.c, perf_event_mmap_event in
         // kernel/events/core.c), and perf's lists of them (is_anon_memory and is_no_dso_memory in
@@ -176,12 +177,12 @@ impl<'a> Mmap<'a> {
         const SHARED_OR_DATA: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
         // Where runtimes create a file for sharing memory, which they delete at once.
         const TEMPORARY: [&[u8]; 3] = [b"/tmp/", b"/var/tmp/", b"/run/"];
-        // What perf calls anonymous memory, which `perf inject --mmap2-buildids` writes.
-        let is_perf_map = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
+        // `perf inject --mmap2-buildids` writes this name for anonymous memory.
+        let is_perfs_name = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
         let deleted = self.name.strip_suffix(b" (deleted)");
         let is_temporary = deleted.is_some() && starts_with(&TEMPORARY);
-        if starts_with(&ANONYMOUS) || is_perf_map {
+        if starts_with(&ANONYMOUS) || is_perfs_name {
             Backing::Anonymous
         } else if deleted.unwrap_or(self.name).ends_with(b".so") {
             // Also below /dev/shm, as the objects of an output there, and libraries that programs of Java unpack into /tmp, and
@@ -217,7 +218,8 @@ pub enum Backing {
     /// Memory without a file. JIT compilers write code there, and perf looks up its symbols in
     /// `/tmp/perf-PID.map`.
     Anonymous,
-    /// Memory with a file that only serves to share it. JIT compilers write code there, too.
+    /// Memory without a file of code: shared, in a deleted temporary file, the heap or a stack. JIT compilers write code there,
+    /// too.
     Shared,
     /// A file.
     File,
@@ -467,6 +469,9 @@ mod tests {
             (b"/memfd:doublemapper (deleted)", Backing::Shared),
             (b"/tmp/.code-Xy12 (deleted)", Backing::Shared),
             (b"/dev/shm/region", Backing::Shared),
+            (b"/SYSV00000000 (deleted)", Backing::Shared),
+            (b"[heap]", Backing::Shared),
+            (b"[stack]", Backing::Shared),
             (b"/dev/shm/out.elf/jitted-7-1.so", Backing::File),
             (b"/tmp/library.so", Backing::File),
             (b"/opt/replaced.so (deleted)", Backing::File),
