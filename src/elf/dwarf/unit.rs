@@ -64,13 +64,14 @@ struct LocationAttributes {
 }
 
 impl UnitWriter<'_> {
-    /// Appends the header of the unit, whose length is set at the end.
+    /// Appends the header of the unit.
     fn header(&mut self) {
         /// Offset of the abbreviations that all units share.
         const ABBREVIATIONS: u32 = 0;
         let endian = self.settings.machine.endian;
         let address_size = self.settings.machine.address_size() as u8;
         let out = &mut self.memory.info;
+        // The length, which is set at the end.
         endian.write_u32(out, 0);
         endian.write_u16(out, self.settings.version.to_u16());
         match self.settings.version {
@@ -131,7 +132,7 @@ impl UnitWriter<'_> {
         }
     }
 
-    /// Writes the entry of a function that is inlined.
+    /// Writes the entry of a function that is inlined. `name` is in place of its own, which may be empty.
     fn inlined_function(&mut self, function: &SourceFunction<'_>, name: &[u8]) {
         let has_name = !name.is_empty();
         let location = self.declaration(function);

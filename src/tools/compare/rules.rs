@@ -53,12 +53,12 @@ impl FromStr for GateRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, sign, number) = match (text.split_once('>'), text.split_once('<')) {
+        let (name, relation, number) = match (text.split_once('>'), text.split_once('<')) {
             (Some((name, number)), None) => (name, '>', number),
             (None, Some((name, number))) => (name, '<', number),
             _ => return Err(FORMS.into()),
         };
-        let quantity = match (name.trim(), sign) {
+        let quantity = match (name.trim(), relation) {
             ("self", '>') => Quantity::Own,
             ("total", '>') => Quantity::Total,
             ("cpu", '>') => Quantity::Cpu,
@@ -68,10 +68,10 @@ impl FromStr for GateRule {
         let number = number.trim();
         let number = number.strip_suffix('%').unwrap_or(number).trim_end();
         // CPU time can more than double; the others are parts of a whole.
-        let most = if quantity == Quantity::Cpu { 1e6 } else { 100.0 };
+        let max_limit = if quantity == Quantity::Cpu { 1e6 } else { 100.0 };
         match number.parse() {
-            Ok(limit) if (0.0..=most).contains(&limit) => Ok(Self { quantity, limit }),
-            _ => Err(format!("{FORMS}, N from 0 to {most}")),
+            Ok(limit) if (0.0..=max_limit).contains(&limit) => Ok(Self { quantity, limit }),
+            _ => Err(format!("{FORMS}, N from 0 to {max_limit}")),
         }
     }
 }

@@ -72,19 +72,20 @@ impl<'a> Unwinding<'a> {
         if frame_size == 0 {
             return Ok(None);
         }
-        let mut data = Reader::new(data, endian);
-        if starts_with_entry(data.rest(), endian) {
+        let mut parts = Reader::new(data, endian);
+        // V8's order of the parts: the header follows.
+        if starts_with_entry(parts.rest(), endian) {
             return Ok(Some(Self {
-                eh_frame: data.bytes(frame_size).ok_or(UnknownLayout)?,
+                eh_frame: parts.bytes(frame_size).ok_or(UnknownLayout)?,
                 placement: Placement::AfterCode(0),
             }));
         }
-        let header = data.bytes(sizes.header).ok_or(UnknownLayout)?;
-        if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(data.rest(), endian) {
+        let header = parts.bytes(sizes.header).ok_or(UnknownLayout)?;
+        if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(parts.rest(), endian) {
             return Err(UnknownLayout);
         }
         Ok(Some(Self {
-            eh_frame: data.rest(),
+            eh_frame: parts.rest(),
             placement: match eh_frame_address(header, endian) {
                 Some(address) => Placement::At(address),
                 None => Placement::AfterCode(sizes.header),

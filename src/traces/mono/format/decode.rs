@@ -93,6 +93,7 @@ impl<'a> EventDecoder<'a> {
     pub(super) fn event(&mut self, offset: u64) -> Result<LogEvent<'a>, Issue> {
         let head = self.cursor.byte()?;
         let subtype = head & 0xf0;
+        // Time of a sample that the times of later events do not follow.
         let mut own_time = None;
         let kind = match head & 0x0f {
             METHOD => self.method(subtype)?,
