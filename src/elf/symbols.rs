@@ -33,10 +33,17 @@ pub struct FunctionSymbols {
     pub is_complete: bool,
     /// Code segments.
     pub segments: Segments,
-    /// Addresses of each symbol, and where its name is in the names.
-    symbols: Vec<(AddressRange, Range<usize>)>,
+    /// By their starts.
+    symbols: Vec<NamedRange>,
     /// Names of all symbols, one after the other.
     names: Vec<u8>,
+}
+
+/// Addresses of a symbol, and where its name is in the names.
+#[derive(Clone, Debug)]
+struct NamedRange {
+    range: AddressRange,
+    name: Range<usize>,
 }
 
 /// What decides between symbols at one address, in the order of perf's `choose_best_symbol`.
@@ -114,7 +121,7 @@ impl FunctionSymbols {
         };
         for (symbol, next_start) in found.iter().zip(next_starts.chain([None])) {
             if let Some(range) = symbol.range(next_start) {
-                let named = symbols.named(range, symbol.name(), "", memory)?;
+                let named = symbols.add_name(range, symbol.name(), "", memory)?;
                 symbols.symbols.push(named);
             }
         }
@@ -139,33 +146,36 @@ impl FunctionSymbols {
                 Target::Symbol(name) => name.into(),
                 Target::Address(address) => {
                     let symbol = self.at(address).and_then(|at| self.symbols.get(at as usize));
-                    let name = symbol.and_then(|(_, name)| self.names.get(name.clone()));
+                    let name = symbol.and_then(|symbol| self.names.get(symbol.name.clone()));
                     name.unwrap_or_default().to_vec().into()
                 }
             };
             if !name.is_empty() {
-                added.push(self.named(range, &name, STUB, memory)?);
+                added.push(self.add_name(range, &name, STUB, memory)?);
             }
         }
         self.symbols.extend(added);
-        self.symbols.sort_by_key(|(range, _)| range.start);
+        self.symbols.sort_by_key(|symbol| symbol.range.start);
         Some(())
     }
 
-    /// Returns a symbol after adding its name.
-    fn named(
+    /// Adds the name of a symbol. Returns the symbol; `None` if there is no memory for it.
+    fn add_name(
         &mut self,
         range: AddressRange,
         name: &[u8],
         suffix: &str,
         memory: &FileMemory<'_>,
-    ) -> Option<(AddressRange, Range<usize>)> {
+    ) -> Option<NamedRange> {
         let start = self.names.len();
         let size = name.len().saturating_add(suffix.len());
-        memory.take(size.saturating_add(size_of::<(AddressRange, Range<usize>)>()) as u64)?;
+        memory.take(size.saturating_add(size_of::<NamedRange>()) as u64)?;
         self.names.extend_from_slice(name);
         self.names.extend_from_slice(suffix.as_bytes());
-        Some((range, start..self.names.len()))
+        Some(NamedRange {
+            range,
+            name: start..self.names.len(),
+        })
     }
 
     /// Returns the number of symbols.
@@ -180,21 +190,23 @@ impl FunctionSymbols {
 
     /// Returns the index of the symbol at a linked address.
     pub fn at(&self, address: Address) -> Option<u32> {
-        let after = self.symbols.partition_point(|(range, _)| range.start <= address);
+        let after = self
+            .symbols
+            .partition_point(|symbol| symbol.range.start <= address);
         let index = after.checked_sub(1)?;
-        let (range, _) = self.symbols.get(index)?;
+        let range = self.symbols.get(index)?.range;
         range.contains(address).then_some(u32::try_from(index).ok()?)
     }
 
     /// Returns the name of a symbol, without the encoding of C++ and Rust compilers.
     pub fn name(&self, index: u32) -> Option<Cow<'_, str>> {
-        let (_, name) = self.symbols.get(index as usize)?;
-        Some(decoded(self.names.get(name.clone())?))
+        let symbol = self.symbols.get(index as usize)?;
+        Some(decoded(self.names.get(symbol.name.clone())?))
     }
 
     /// Returns the linked addresses of a symbol.
     pub fn range(&self, index: u32) -> Option<AddressRange> {
-        Some(self.symbols.get(index as usize)?.0)
+        Some(self.symbols.get(index as usize)?.range)
     }
 }
 
