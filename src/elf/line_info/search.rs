@@ -59,6 +59,15 @@ struct ProgramId {
     offset: usize,
 }
 
+/// A row of a line program, whose code ends at the next one.
+struct ProgramRow {
+    start: u64,
+    /// Index in the line program.
+    file: u64,
+    line: u32,
+    column: u32,
+}
+
 /// A search for functions.
 pub struct FunctionSearch<'a, 'c> {
     debug_files: &'c DebugFiles<'a, 'c>,
@@ -528,17 +537,17 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             return Ok(());
         }
         let mut rows = program.rows();
-        // Address of the last row of the sequence, its file, line and column.
-        let mut last: Option<(u64, u64, u32, u32)> = None;
+        // The last row of the sequence.
+        let mut last: Option<ProgramRow> = None;
         // Whether the sequence is that of a function that the linker left out.
         let mut is_left_out = false;
         while let Some((_, row)) = rows.next_row()? {
             is_left_out = row.address() == 0 || is_left_out && last.is_some();
-            if let Some((start, file, line, column)) = last {
-                let addresses = start..row.address();
+            if let Some(last) = &last {
+                let addresses = last.start..row.address();
                 let targets = self.at(&addresses);
-                if start < addresses.end && !targets.is_empty() && !is_left_out {
-                    let file = self.file_at(unit, file)?;
+                if last.start < addresses.end && !targets.is_empty() && !is_left_out {
+                    let file = self.file_at(unit, last.file)?;
                     for target in targets {
                         self.count_item()?;
                         let Some(wanted) = self.wanted.get_mut(target) else {
@@ -547,8 +556,8 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
                         let row = LineRow {
                             offset: wanted.offsets(&addresses).start,
                             file: wanted.file(file, &self.sources),
-                            line,
-                            column,
+                            line: last.line,
+                            column: last.column,
                             discriminator: 0,
                         };
                         wanted.info.rows.push(row);
@@ -563,8 +572,12 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             // Code without a line has no column.
             let column = if line > 0 { column } else { 0 };
-            let state = (row.address(), row.file_index(), small(line), small(column));
-            last = (!row.end_sequence()).then_some(state);
+            last = (!row.end_sequence()).then(|| ProgramRow {
+                start: row.address(),
+                file: row.file_index(),
+                line: small(line),
+                column: small(column),
+            });
         }
         Ok(())
     }
