@@ -154,26 +154,25 @@ impl<'a> ReadLog<'a> {
         const MAX_SIZE: u64 = 4096;
         let mut symbols = self.index.native_symbols.clone();
         // Stable, so the first symbol at an address stays.
-        symbols.sort_by_key(|&(start, ..)| start);
-        symbols.dedup_by_key(|&mut (start, ..)| start);
+        symbols.sort_by_key(|symbol| symbol.start);
+        symbols.dedup_by_key(|symbol| symbol.start);
         let mut methods = RangeMap::default();
         for function in &self.index.code.functions {
             methods.insert(function.range, ());
         }
         let (first, _) = self.index.times.unwrap_or_default();
-        for (at, &(start, size, name)) in symbols.iter().enumerate() {
-            let next = symbols
-                .get(at.saturating_add(1))
-                .map_or(u64::MAX, |(next, ..)| next.0);
-            let room = next.saturating_sub(start.0);
-            let size = if size > 0 { size } else { MAX_SIZE };
-            let Some(range) = AddressRange::new(start, size.min(room)) else {
+        for (at, symbol) in symbols.iter().enumerate() {
+            let next = symbols.get(at.saturating_add(1));
+            let end = next.map_or(u64::MAX, |next| next.start.0);
+            let room = end.saturating_sub(symbol.start.0);
+            let size = if symbol.size > 0 { symbol.size } else { MAX_SIZE };
+            let Some(range) = AddressRange::new(symbol.start, size.min(room)) else {
                 continue;
             };
             let is_free = |others: &RangeMap<()>| others.overlapping(range).next().is_none();
             if is_free(in_files) && is_free(&methods) {
                 let named = SymbolOnlyFunction {
-                    name: name.into(),
+                    name: symbol.name.into(),
                     range,
                     code: None,
                 };

@@ -15,14 +15,25 @@ pub struct LogIndex<'a> {
     pub code: LogCode<'a>,
     /// Names of methods and classes.
     pub names: LogNames<'a>,
-    /// Symbols of native code that Mono looked up for samples, in file order: address, size in bytes or 0, and name.
-    pub native_symbols: Vec<(Address, u64, &'a [u8])>,
+    /// Symbols of native code that Mono looked up for samples, in file order.
+    pub native_symbols: Vec<NativeSymbol<'a>>,
     /// Faults of the whole log; later passes find the same ones.
     pub faults: Tally<Issue>,
     /// Number of events.
     pub events: u64,
     /// Earliest and latest time of an event; `None` if there are no events.
     pub times: Option<(RuntimeTime, RuntimeTime)>,
+}
+
+/// A symbol of native code.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeSymbol<'a> {
+    /// Start address.
+    pub start: Address,
+    /// Size in bytes; 0 if unknown.
+    pub size: u64,
+    /// Name.
+    pub name: &'a [u8],
 }
 
 impl<'a> LogIndex<'a> {
@@ -45,7 +56,7 @@ impl<'a> LogIndex<'a> {
                 index.count(event.time);
                 index.names.add(event.time, &event.kind);
                 if let LogEventKind::NativeSymbol { start, size, name } = event.kind {
-                    index.native_symbols.push((start, size, name));
+                    index.native_symbols.push(NativeSymbol { start, size, name });
                 }
                 code.add(&event);
             }
