@@ -55,6 +55,14 @@ pub fn call_sources<'l, 'a>(logs: &'l mut Logs<'a>) -> impl Iterator<Item = LogS
     })
 }
 
+/// A thread that waits for a lock.
+#[derive(Debug)]
+struct LockWait<'a> {
+    since: RuntimeTime,
+    lock: ManagedObject,
+    frames: MethodFrames<'a>,
+}
+
 /// A log to replay.
 #[derive(Debug)]
 pub struct LogSource<'l, 'a> {
@@ -66,8 +74,8 @@ pub struct LogSource<'l, 'a> {
     alignment: Alignment,
     frame_addresses: &'l mut FrameAddresses,
     faults: &'l mut Tally<Issue>,
-    /// Time at which each thread began to wait for a lock, the lock, and the thread's stack there.
-    waiting: HashMap<usize, (RuntimeTime, ManagedObject, MethodFrames<'a>)>,
+    /// What each thread waits for.
+    waiting: HashMap<usize, LockWait<'a>>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
@@ -158,7 +166,11 @@ impl<'l, 'a> LogSource<'l, 'a> {
         frames: MethodFrames<'a>,
         chain: &mut CallChain,
     ) -> Option<EventSample> {
-        let wait = (context.time, object, frames);
+        let wait = LockWait {
+            since: context.time,
+            lock: object,
+            frames,
+        };
         let before = match event {
             MonitorEvent::Contention => self.waiting.insert(context.thread, wait),
             MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&context.thread),
@@ -168,15 +180,15 @@ impl<'l, 'a> LogSource<'l, 'a> {
         if before.is_some() == is_begin {
             self.faults.add(Issue::IntervalUnpaired, context.offset);
         }
-        let (since, object, frames) = before.filter(|_| !is_begin)?;
+        let ended = before.filter(|_| !is_begin)?;
         let symbols = &mut self.frame_addresses.synthetic_symbols;
         let failed = (event == MonitorEvent::Fail).then(|| symbols.address(b"[failed]"));
-        let lock = symbols.address(format!("[lock {:#x}]", object.0).as_bytes());
+        let lock = symbols.address(format!("[lock {:#x}]", ended.lock.0).as_bytes());
         chain.restart(None);
         // There is room for two frames.
         let _ = chain.add(failed.into_iter().chain([lock]));
-        let waited = context.time.0.saturating_sub(since.0);
-        Some(self.in_stack(context, ProfileEvent::MonoContention, waited, frames, chain))
+        let waited = context.time.0.saturating_sub(ended.since.0);
+        Some(self.in_stack(context, ProfileEvent::MonoContention, waited, ended.frames, chain))
     }
 
     /// Returns a sample of an object in a heap shot: with its type, and with its shot if there are several.
