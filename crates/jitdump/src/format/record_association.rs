@@ -61,6 +61,14 @@ pub struct Reassigned {
     pub debug_info2: Vec<(u32, RecordLocation)>,
 }
 
+/// A function that was loaded after a record.
+#[derive(Clone, Copy, Debug)]
+struct NextLoad {
+    index: u32,
+    start: Address,
+    size: u32,
+}
+
 /// A debug information record whose LOAD record may still follow.
 #[derive(Clone, Copy, Debug)]
 struct PendingDebugInfo {
@@ -68,8 +76,8 @@ struct PendingDebugInfo {
     batch: u64,
     /// Address in the record's first entry.
     first_entry: Option<Address>,
-    /// Index, start address and size of the function that was loaded right after the record.
-    next: Option<(u32, Address, u32)>,
+    /// The function that was loaded right after the record.
+    next: Option<NextLoad>,
     /// Index of the function that was loaded right before the record at its address.
     previous: Option<u32>,
 }
@@ -96,9 +104,9 @@ impl PendingDebugInfo {
         if self.previous.is_some() {
             return self.previous;
         }
-        let (function, start, size) = self.next?;
-        let distance = self.first_entry?.0.checked_sub(start.0)?;
-        (distance < MAX_BIAS.saturating_add(size.into())).then_some(function)
+        let next = self.next?;
+        let distance = self.first_entry?.0.checked_sub(next.start.0)?;
+        (distance < MAX_BIAS.saturating_add(next.size.into())).then_some(next.index)
     }
 }
 
@@ -230,7 +238,7 @@ impl PendingRecords {
             self.reassign_or_drop(pending, faults);
         }
         for pending in take_before(&mut self.debug_info2, batch) {
-            let next = pending.next.map(|(function, ..)| function);
+            let next = pending.next.map(|load| load.index);
             match pending.previous.or(next) {
                 Some(function) => self.reassigned.debug_info2.push((function, pending.location)),
                 None => faults.add(Fault::DebugInfoUnpaired, pending.location.offset),
@@ -275,7 +283,11 @@ impl PendingRecords {
         }
         self.last_function = Some((function, start));
         if let Some(pending) = self.debug_info.get_mut(&last?) {
-            pending.next = Some((function, start, size));
+            pending.next = Some(NextLoad {
+                index: function,
+                start,
+                size,
+            });
         }
         None
     }
@@ -296,7 +308,12 @@ impl PendingRecords {
             && let Some(last) = last
             && let Some(pending) = self.debug_info2.get_mut(&last)
         {
-            pending.next = Some((function, start, size)).filter(|_| next.is_none());
+            let loaded = NextLoad {
+                index: function,
+                start,
+                size,
+            };
+            pending.next = Some(loaded).filter(|_| next.is_none());
         }
         if own.is_some()
             && let Some(unused) = next
