@@ -54,7 +54,7 @@ pub struct FoundClock {
 
 /// Determines how the ticks of a trace become times of `profile`. Without a profile, they stay on the trace's clock.
 /// `distance` is the offset given by the user, in nanoseconds.
-pub fn find(
+pub fn determine(
     trace: &Trace<'_>,
     index: &TraceIndex,
     profile: Option<&ProfileClock>,
@@ -171,7 +171,7 @@ mod tests {
             let trace = Trace::parse(&file).unwrap();
             let index = trace.index();
             assert_eq!(index.buffers().len(), 2);
-            assert_eq!(find(&trace, &index, None, None).warning, expected, "{tick}");
+            assert_eq!(determine(&trace, &index, None, None).warning, expected, "{tick}");
         }
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Traces<'a> {
     ) -> Result<(), Diagnostic> {
         let trace = Trace::parse(file).map_err(|error| error.in_file(file.path()))?;
         let index = trace.index();
-        let clock = clock::find(&trace, &index, profile_clock, clock_offset);
+        let clock = clock::determine(&trace, &index, profile_clock, clock_offset);
         let path = file.path();
         let mut report = |issue| self.diagnostics.push(Diagnostic::new(issue).in_file(path));
         if let Some(warning) = clock.warning {
