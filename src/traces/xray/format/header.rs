@@ -65,7 +65,12 @@ impl TraceHeader {
         }
         let too_short = || Diagnostic::new(Issue::XrayTooShort).with("size", file.len());
         let first: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let Some((endian, version, kind)) = version_and_type(first) else {
+        let Some(VersionAndType {
+            endian,
+            version,
+            kind,
+        }) = version_and_type(first)
+        else {
             return Err(Diagnostic::new(Issue::NotAnXrayTrace).with("magic", hex(&first)));
         };
         let unknown = |issue| Diagnostic::new(issue).with("version", version).with("kind", kind);
@@ -108,9 +113,15 @@ impl TraceHeader {
     }
 }
 
-/// Returns the endianness, version and type in the first bytes of a file. The endianness is the one in which both
-/// numbers are small; `None` if neither is.
-fn version_and_type(first: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
+/// The first bytes of a file.
+struct VersionAndType {
+    endian: ByteOrder,
+    version: u16,
+    kind: u16,
+}
+
+/// Reads the first bytes of a file. The endianness is the one in which both numbers are small; `None` if there is none.
+fn version_and_type(first: [u8; 4]) -> Option<VersionAndType> {
     /// Upper bound for versions and types, now and in the future.
     const SMALL: u16 = 100;
     [ByteOrder::Little, ByteOrder::Big]
@@ -118,7 +129,12 @@ fn version_and_type(first: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
         .find_map(|endian| {
             let mut reader = Reader::new(&first, endian);
             let (version, kind) = (reader.u16()?, reader.u16()?);
-            ((1..SMALL).contains(&version) && kind < SMALL).then_some((endian, version, kind))
+            let is_small = (1..SMALL).contains(&version) && kind < SMALL;
+            is_small.then_some(VersionAndType {
+                endian,
+                version,
+                kind,
+            })
         })
 }
 
