@@ -287,7 +287,7 @@ pub enum ThreadChange<'a> {
 }
 
 /// Reads a [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record: PID, TID and the change. `None` for
-/// other types.
+/// other types, and for truncated records.
 pub fn thread_change<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<(Pid, u32, ThreadChange<'a>)> {
     let mut body = record.body(endian);
     let pid = Pid(body.u32()?);
