@@ -275,6 +275,17 @@ impl Fork {
 /// Maximum size of a thread's name in bytes. Kernels have at most 15 bytes; readers accept any size.
 pub const MAX_THREAD_NAME: usize = 255;
 
+/// A [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadRecord<'a> {
+    /// Process of the thread.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// What happens to it.
+    pub change: ThreadChange<'a>,
+}
+
 /// A change in the life of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadChange<'a> {
@@ -286,19 +297,23 @@ pub enum ThreadChange<'a> {
     End,
 }
 
-/// Reads a [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record: PID, TID and the change. `None` for
-/// other types, and for truncated records.
-pub fn thread_change<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<(Pid, u32, ThreadChange<'a>)> {
+/// Reads a record about the life of a thread; `None` for other types, and for truncated records.
+pub fn thread_record<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<ThreadRecord<'a>> {
     let mut body = record.body(endian);
     let pid = Pid(body.u32()?);
     let second = body.u32()?;
-    match record.kind {
-        record::COMM => Some((pid, second, ThreadChange::Name(until_nul(body.rest())))),
-        // The second field is the PID of the thread that started this one, or that waits for its end.
-        record::FORK => Some((pid, body.u32()?, ThreadChange::Start)),
-        record::EXIT => Some((pid, body.u32()?, ThreadChange::End)),
-        _ => None,
-    }
+    // The second field is the TID, or the PID of the thread that started this one or waits for its end.
+    let (tid, change) = match record.kind {
+        record::COMM => (second, ThreadChange::Name(until_nul(body.rest()))),
+        record::FORK => (body.u32()?, ThreadChange::Start),
+        record::EXIT => (body.u32()?, ThreadChange::End),
+        _ => return None,
+    };
+    Some(ThreadRecord {
+        pid,
+        tid: Tid(tid),
+        change,
+    })
 }
 
 /// Returns the thread that a [`record::FORK`] record starts, and the one that starts it, each with its process. `None` for
@@ -336,10 +351,8 @@ pub fn exec_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
 /// Returns the process that ends with a [`record::EXIT`] record: a process ends with its first thread, which
 /// has the PID as its TID.
 pub fn exited_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
-    match (record.kind, thread_change(record, endian)?) {
-        (record::EXIT, (pid, tid, _)) if pid.0 == tid => Some(pid),
-        _ => None,
-    }
+    let ThreadRecord { pid, tid, change } = thread_record(record, endian)?;
+    (change == ThreadChange::End && pid.0 == tid.0).then_some(pid)
 }
 
 /// Returns the process of a [`record::NAMESPACES`] record and the inode of its mount namespace.

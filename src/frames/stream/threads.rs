@@ -7,7 +7,9 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
-use crate::perf::process_records::{MAX_THREAD_NAME, ThreadChange, started_thread, thread_change};
+use crate::perf::process_records::{
+    MAX_THREAD_NAME, ThreadChange, ThreadRecord, started_thread, thread_record,
+};
 use crate::perf::record::Record;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{Pid, Tid};
@@ -82,10 +84,14 @@ pub fn add(
     let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
     let mut truncated = 0u64;
     for record in index.kept.iter(profile.endian) {
-        let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
+        let Some(ThreadRecord {
+            pid,
+            tid,
+            change: ThreadChange::Name(name),
+        }) = thread_record(&record, profile.endian)
+        else {
             continue;
         };
-        let tid = Tid(tid);
         let is_process = pid.0 == tid.0;
         if !is_process && !needed.contains(&(pid, tid)) {
             continue;

@@ -11,8 +11,8 @@ use jitdump::{RuntimeTime, Time};
 use crate::code::clock::Alignment;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::perf::process_records::{self, ThreadChange};
-use crate::units::Pid;
+use crate::perf::process_records::{self, ThreadChange, ThreadRecord};
+use crate::units::{Pid, Tid};
 
 /// A thread in the profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,26 +69,27 @@ pub fn threads(
 ) -> HashMap<Pid, Vec<ProfileThread>> {
     let mut all: HashMap<Pid, Vec<ProfileThread>> = HashMap::default();
     // Thread IDs are reused after a thread has ended.
-    let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
+    let mut latest: HashMap<(Pid, Tid), usize> = HashMap::default();
     for record in index.kept.iter(profile.endian) {
-        let Some((of, tid, change)) = process_records::thread_change(&record, profile.endian) else {
+        let Some(ThreadRecord { pid, tid, change }) = process_records::thread_record(&record, profile.endian)
+        else {
             continue;
         };
-        if !pids.contains(&of) {
+        if !pids.contains(&pid) {
             continue;
         }
         let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
-        let threads = all.entry(of).or_default();
-        let known = latest.get(&(of, tid)).and_then(|&at| threads.get_mut(at));
+        let threads = all.entry(pid).or_default();
+        let known = latest.get(&(pid, tid)).and_then(|&at| threads.get_mut(at));
         let known = known.filter(|thread| thread.end == Time::MAX && change != ThreadChange::Start);
         match (known, change) {
             (Some(thread), ThreadChange::Name(name)) => thread.names.push((time, name.to_vec())),
             (Some(thread), ThreadChange::End) => thread.end = time,
             (_, ThreadChange::End) => {}
             (_, change) => {
-                latest.insert((of, tid), threads.len());
+                latest.insert((pid, tid), threads.len());
                 threads.push(ProfileThread {
-                    tid,
+                    tid: tid.0,
                     start: time,
                     end: Time::MAX,
                     names: match change {

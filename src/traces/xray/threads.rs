@@ -20,8 +20,8 @@ impl<'p> ProfileThreads<'p> {
     /// Collects the threads of a profile.
     pub fn of(IndexedProfile { profile, index }: &'p IndexedProfile<'_>) -> Self {
         let changes = index.kept.iter(profile.endian).filter_map(|record| {
-            let (pid, tid, _) = process_records::thread_change(&record, profile.endian)?;
-            Some((Tid(tid), pid))
+            let found = process_records::thread_record(&record, profile.endian)?;
+            Some((found.tid, found.pid))
         });
         Self {
             processes: &index.processes,
