@@ -8,7 +8,7 @@ use jitdump::{Tally, Time, printable};
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
-use crate::code::process::{AddressSpace, SpaceId};
+use crate::code::process::AddressSpace;
 use crate::code::selection::{Selection, SpaceCounts, TouchedCounts};
 use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
@@ -18,7 +18,7 @@ use crate::inject::cache::CachedObjects;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::output;
-use crate::load::advice::has_runtime;
+use crate::load::advice::{SpaceSamples, has_runtime};
 use crate::load::{InputKind, Recording, UsedFile, UsedPerfMap, function_of, symbol_of};
 use crate::results::FileKind;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
@@ -265,14 +265,18 @@ impl SummaryInput<'_> {
             first.is_some_and(|&first| first < space.until)
         };
         let spaces = self.recording.profile.index.processes.iter();
-        let counts: Vec<(SpaceId, u64, u64)> = spaces
+        let samples: Vec<SpaceSamples> = spaces
             .filter(|(_, space)| is_described(space))
             .map(|(id, _)| {
                 let counts = self.selection.spaces.get(id);
-                (id, counts.samples.into(), counts.with_jit_frame.into())
+                SpaceSamples {
+                    space: id,
+                    all: counts.samples.into(),
+                    with_jit_code: counts.with_jit_frame.into(),
+                }
             })
             .collect();
-        self.recording.missing_in_stacks(&counts)
+        self.recording.missing_in_stacks(&samples)
     }
 
     /// What is missing, and how to get it.

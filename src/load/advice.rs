@@ -135,34 +135,55 @@ fn python_version(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
-/// their number of samples, and how many of them have JIT code in their stack.
-pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
-    let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
+/// Samples of an address space.
+#[derive(Clone, Copy, Debug)]
+pub struct SpaceSamples {
+    /// The address space.
+    pub space: SpaceId,
+    /// Number of samples.
+    pub all: u64,
+    /// Number of those with JIT code in their stack.
+    pub with_jit_code: u64,
+}
+
+/// Samples of a runtime, in all address spaces.
+struct RuntimeSamples {
+    all: u64,
+    with_jit_code: u64,
+    /// How to record its stacks.
+    how: &'static str,
+}
+
+/// Returns advice for runtimes whose functions are missing from most recorded stacks.
+pub fn missing_in_stacks(profile: &IndexedProfile<'_>, samples: &[SpaceSamples]) -> Vec<Diagnostic> {
+    let mut by_runtime: BTreeMap<&'static str, RuntimeSamples> = BTreeMap::new();
     // Nothing makes old versions log code.
     let mut runtime_of = runtime_finder(profile, |runtime, name| {
         runtime.stacks.is_some() && !is_python_too_old(name)
     });
-    for &(space, samples, with) in counts {
-        let found = runtime_of(space).and_then(|runtime| Some((runtime.name, runtime.stacks?)));
+    for of_space in samples {
+        let found = runtime_of(of_space.space).and_then(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
-            let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
-            *all += samples;
-            *all_with += with;
+            let of_runtime = by_runtime.entry(name).or_insert(RuntimeSamples {
+                all: 0,
+                with_jit_code: 0,
+                how,
+            });
+            of_runtime.all += of_space.all;
+            of_runtime.with_jit_code += of_space.with_jit_code;
         }
     }
-    let missing = by_runtime
-        .into_iter()
-        .filter(|&(_, (samples, with, _))| are_missing(samples, with));
+    let mut missing = Vec::new();
+    for (name, samples) in by_runtime {
+        if are_missing(samples.all, samples.with_jit_code) {
+            let advice = Diagnostic::new(Issue::FramesNotRecorded).with("runtime", name);
+            let advice = advice
+                .with("found", samples.with_jit_code)
+                .with("samples", samples.all);
+            missing.push(advice.with("how", samples.how));
+        }
+    }
     missing
-        .map(|(name, (samples, with, how))| {
-            let missing = Diagnostic::new(Issue::FramesNotRecorded).with("runtime", name);
-            missing
-                .with("found", with)
-                .with("samples", samples)
-                .with("how", how)
-        })
-        .collect()
 }
 
 /// Whether most of `samples` stacks lack functions that should be in them: all but `with`.

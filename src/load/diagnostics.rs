@@ -3,11 +3,10 @@
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
-use crate::code::process::SpaceId;
 use crate::code::timeline::FileIndex;
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
-use crate::load::advice as runtimes;
+use crate::load::advice::{self as runtimes, SpaceSamples};
 use crate::load::find::perf_maps::{FoundPerfMaps, UsedPerfMap};
 use crate::load::recording::Recording;
 use crate::load::runtime_files::UsedFile;
@@ -142,13 +141,12 @@ impl Recording<'_> {
         used.flat_map(|used| used.found.pids.iter().copied()).collect()
     }
 
-    /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with their
-    /// number of samples, and how many of them have JIT code in their stack.
-    pub fn missing_in_stacks(&self, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
+    /// Reports runtimes whose functions are missing from most recorded stacks.
+    pub fn missing_in_stacks(&self, samples: &[SpaceSamples]) -> Vec<Diagnostic> {
         match self.profile.profile.attrs.copies_stacks() {
             // Only unwinding shows what the stacks have.
             true => Vec::new(),
-            false => runtimes::missing_in_stacks(&self.profile, counts),
+            false => runtimes::missing_in_stacks(&self.profile, samples),
         }
     }
 
