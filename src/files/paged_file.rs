@@ -22,8 +22,10 @@ const PAGE_SIZE: usize = 8 << 10;
 /// Bytes in a page of the first files of medium size, which take little memory even as a whole.
 const LARGE_PAGE_SIZE: usize = 64 << 10;
 
-/// Maximum size in bytes of a file with large pages, and number of those that are open.
+/// Maximum size in bytes of a file with large pages.
 const MAX_MEDIUM_FILE: u64 = 4 << 20;
+
+/// Maximum number of open files while a new one gets large pages.
 const MAX_MEDIUM_FILES: u64 = 16;
 
 /// Maximum number of files that are kept open.
@@ -251,15 +253,19 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
-    const SIZE: usize = MAX_SMALL_FILE as usize + 100_000;
+    /// Sizes of files with large pages and with small ones.
+    const SIZES: [usize; 2] = [
+        MAX_SMALL_FILE as usize + 100_000,
+        MAX_MEDIUM_FILE as usize + 100_000,
+    ];
 
     fn byte(at: usize) -> u8 {
         (at * 7 + at / 251) as u8
     }
 
-    fn large_file() -> tempfile::NamedTempFile {
+    fn file_of(size: usize) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let bytes: Vec<u8> = (0..SIZE).map(byte).collect();
+        let bytes: Vec<u8> = (0..size).map(byte).collect();
         file.write_all(&bytes).unwrap();
         file
     }
@@ -270,43 +276,47 @@ mod tests {
 
     #[test]
     fn every_range_is_that_of_the_file() {
-        let file = large_file();
-        let paged = open(&file);
-        assert!(matches!(paged.bytes, Bytes::Pages(_)));
-        let mut at = 0;
-        // Records of many sizes, one after the other.
-        for size in [1, 100, 8192, 3, 20_000, 8191, 0, 700].into_iter().cycle() {
-            let Some(bytes) = paged.get(at as u64, size) else {
-                break;
-            };
-            assert!(
-                bytes.iter().enumerate().all(|(i, &it)| it == byte(at + i)),
-                "{at}, {size}"
-            );
-            at += size;
+        for file_size in SIZES {
+            let file = file_of(file_size);
+            let paged = open(&file);
+            assert!(matches!(paged.bytes, Bytes::Pages(_)));
+            let mut at = 0;
+            // Records of many sizes, one after the other.
+            for size in [1, 100, 8192, 3, 20_000, 8191, 0, 700].into_iter().cycle() {
+                let Some(bytes) = paged.get(at as u64, size) else {
+                    break;
+                };
+                assert!(
+                    bytes.iter().enumerate().all(|(i, &it)| it == byte(at + i)),
+                    "{at}, {size}"
+                );
+                at += size;
+            }
+            assert!(file_size - at < 20_000, "{at}");
+            assert_eq!(paged.get(file_size as u64, 0), Some(&[][..]));
+            assert_eq!(paged.get(file_size as u64 - 1, 2), None);
+            assert_eq!(paged.get(u64::MAX, 2), None);
+            assert!(!paged.has_shrunk());
         }
-        assert!(SIZE - at < 20_000, "{at}");
-        assert_eq!(paged.get(SIZE as u64, 0), Some(&[][..]));
-        assert_eq!(paged.get(SIZE as u64 - 1, 2), None);
-        assert_eq!(paged.get(u64::MAX, 2), None);
-        assert!(!paged.has_shrunk());
     }
 
     #[test]
     fn bytes_stay_and_missing_ones_are_told() {
-        let file = large_file();
-        let paged = open(&file);
-        let before = paged.get(5, 10).unwrap();
-        file.as_file().write_all_at(&[0; 100], 0).unwrap();
-        assert_eq!(paged.get(5, 10).unwrap(), before);
-        assert_eq!(before[0], byte(5));
-        file.as_file().set_len(100_000).unwrap();
-        assert!(!paged.has_shrunk());
-        assert_eq!(paged.get(200_000, 10), None);
-        assert!(paged.has_shrunk());
-        // The failure stays too.
-        file.as_file().set_len(SIZE as u64).unwrap();
-        assert_eq!(paged.get(200_000, 10), None);
+        for file_size in SIZES {
+            let file = file_of(file_size);
+            let paged = open(&file);
+            let before = paged.get(5, 10).unwrap();
+            file.as_file().write_all_at(&[0; 100], 0).unwrap();
+            assert_eq!(paged.get(5, 10).unwrap(), before);
+            assert_eq!(before[0], byte(5));
+            file.as_file().set_len(100_000).unwrap();
+            assert!(!paged.has_shrunk());
+            assert_eq!(paged.get(200_000, 10), None);
+            assert!(paged.has_shrunk());
+            // The failure stays too.
+            file.as_file().set_len(file_size as u64).unwrap();
+            assert_eq!(paged.get(200_000, 10), None);
+        }
     }
 
     #[test]
