@@ -21,12 +21,11 @@ pub(super) use self::not_collected::left_out;
 use self::not_collected::of_other_user;
 use self::v8_logs::LogFolders;
 use super::mapped_dumps::{files_in_use, open_in_use};
-use super::process_files::{append_perf_map, copy_file, may_be_of, open_perf_map};
+use super::process_files::{append_perf_map, copy_file, is_running, may_be_of, open_perf_map};
 use super::watch::Seen;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
 use crate::files::folder::PRIVATE;
-use crate::files::kernel;
 use crate::files::search::folder_of;
 use crate::files::{Folder, NameInFolder, OpenFile};
 use crate::load::MappingTimes;
@@ -126,7 +125,7 @@ impl Collection<'_> {
                 log_folders.add(folder_of(&path), number, pid);
             }
             let found = self.find_dump(&path, marker);
-            collected.extend(found.and_then(|found| self.take(&found, &path, pid)));
+            collected.extend(found.map(|found| self.take(&found, &path, pid)));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
                 let maps = beside(&path, pid).into_iter();
@@ -273,14 +272,19 @@ impl Collection<'_> {
         if !self.has_user(file, marker.pid) && !self.is_from_before(file, marker) {
             return Some(Err(of_other_user(&path)));
         }
-        let name = path.file_name()?;
-        let target = self.dumps.without(name).ok()?.at(name);
-        if let Err(left_out) = copy_to(file, &target, &path)? {
-            return Some(Err(left_out));
-        }
-        let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
-        let of = (marker.pid, file);
-        Some(Ok(self.collected(of, &path, &target.path(), is_left)))
+        let place = self.free_place(&path);
+        let copied = place.and_then(|place| copy_to(file, &place, &path));
+        Some(copied.map(|target| {
+            let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
+            self.collected((marker.pid, file), &path, &target, is_left)
+        }))
+    }
+
+    /// Returns a free place for the file at `path`: in the folder for the files of runtimes, or in a numbered one in it.
+    fn free_place(&self, path: &Path) -> Result<NameInFolder, Diagnostic> {
+        let name = path.file_name().unwrap_or_default();
+        let folder = self.dumps.without(name).map_err(|cause| left_out(path, &cause))?;
+        Ok(folder.at(name))
     }
 
     /// Opens a file if it was written during the recording. Links of `owner` may lead there, too.
@@ -311,7 +315,8 @@ impl Collection<'_> {
 
     /// Moves or copies a file of a process, if it is there.
     fn collect(&self, path: &Path, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
-        self.take(&self.find(path, pid)?, path, pid)
+        let found = self.find(path, pid)?;
+        Some(self.take(&found, path, pid))
     }
 
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
@@ -321,23 +326,21 @@ impl Collection<'_> {
         WrittenFile { place, file }: &WrittenFile,
         path: &Path,
         pid: Pid,
-    ) -> Option<Result<CollectedFile, Diagnostic>> {
+    ) -> Result<CollectedFile, Diagnostic> {
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
         let is_moved = is_of_process && self.has_user(file, pid) && self.may_move(pid, folder_of(path));
-        let target = self.dumps.without(&place.name).ok()?.at(&place.name);
+        let target = self.free_place(path)?;
         let mut is_left = !is_moved;
         if !(is_moved && place.move_file(file, &target)) {
-            if let Err(left_out) = copy_to(file, &target, path)? {
-                return Some(Err(left_out));
-            }
+            copy_to(file, &target, path)?;
             // Another user's is only believed because it is the one that the process mapped. Of a file that cannot be removed,
             // the copy is enough.
             let may_remove = is_of_process && self.may_remove(file, pid);
             is_left = !(may_remove && place.remove_file(file).is_ok());
         }
-        Some(Ok(self.collected((pid, file), path, &target.path(), is_left)))
+        Ok(self.collected((pid, file), path, &target.path(), is_left))
     }
 
     /// Describes a file of a process that was moved or copied from `path` to `target`.
@@ -373,13 +376,17 @@ fn as_it_is_now(file: &OpenFile) -> io::Result<OpenFile> {
     OpenFile::from_file(file.file().try_clone()?, file.path())
 }
 
-/// Copies a file from `path`. Returns why it is left out.
-fn copy_to(file: &OpenFile, target: &NameInFolder, path: &Path) -> Option<Result<(), Diagnostic>> {
-    let copy = target.create_file(PRIVATE).ok()?;
-    Some(copy_file(file, &copy, &mut || false).map_err(|cause| {
-        let _ = target.remove();
-        left_out(path, &cause)
-    }))
+/// Copies a file from `path`. Returns the path of the copy, or why the file is left out.
+fn copy_to(file: &OpenFile, target: &NameInFolder, path: &Path) -> Result<PathBuf, Diagnostic> {
+    let copy = target.create_file(PRIVATE).map_err(io::Error::from);
+    let copied = copy.and_then(|copy| {
+        copy_file(file, &copy, &mut || false).inspect_err(|_| {
+            let _ = target.remove();
+        })
+    });
+    copied
+        .map(|()| target.path())
+        .map_err(|cause| left_out(path, &cause))
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
@@ -388,11 +395,6 @@ fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
     let name = jitdump.file_name().map_or(&b""[..], OsStr::as_bytes);
     let pid = pid_in_name(name).unwrap_or(pid.0);
     [format!("perf-{pid}.map"), format!("perfinfo-{pid}.map")].map(|name| jitdump.with_file_name(name))
-}
-
-/// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.
-fn is_running(pid: Pid) -> bool {
-    kernel::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 #[cfg(test)]

@@ -20,12 +20,18 @@ use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
 use crate::load::running_processes::start_of;
 use crate::runtimes::{Description, Runtime};
+use crate::units::Pid;
 
 /// Bytes of a file that are copied between two looks at signals.
 const PIECE: u64 = 16 << 20;
 
 /// Bytes of a file that may be in holes, which a copy does not have.
 const MAX_HOLES: u64 = 16 << 20;
+
+/// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.
+pub fn is_running(pid: Pid) -> bool {
+    kernel::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
 
 /// Returns the runtime of a process, by its program and its libraries.
 pub fn runtime_of(pid: u32) -> Option<&'static Description> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 
-use super::{Collection, is_running, path_of};
+use super::{Collection, path_of};
 use crate::bytes::base_name;
 use crate::code::profile_index::FileMarker;
 use crate::files::folder::open_unchangeable;
@@ -15,7 +15,7 @@ use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
 use crate::load::running_processes::{SLACK, owner_of};
-use crate::record::process_files::ids_of;
+use crate::record::process_files::{ids_of, is_running};
 use crate::record::recorded_process::RecordedProcess;
 use crate::units::Pid;
 

@@ -30,7 +30,7 @@ const MIN_WIDTH: f64 = 0.3;
 /// Largest depth. Deeper calls count for their caller at this depth.
 pub const MAX_DEPTH: usize = 400;
 
-/// Frames in the file. Beyond them, those with the least time are left out.
+/// Frames in the file. Beyond them, those with the least time are left out; of those with the same time, the last ones.
 const MAX_FRAMES: usize = 50_000;
 
 /// Longest name in characters.
@@ -210,13 +210,12 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         if whole <= 0.0 {
             return Vec::new();
         }
-        // Of each unit.
-        let pixels = (WIDTH - 2.0 * MARGIN) / whole;
-        let least = self.least_width(MIN_WIDTH / pixels);
-        let is_shown = |node: &FlameGraphNode<SIDES>| node.width() >= least;
+        let pixels_per_unit = (WIDTH - 2.0 * MARGIN) / whole;
         let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
-        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
-            children.entry(node.parent).or_default().push(index);
+        for index in self.shown(MIN_WIDTH / pixels_per_unit) {
+            if let Some(node) = self.nodes.get(index) {
+                children.entry(node.parent).or_default().push(index);
+            }
         }
         let name = |index: usize| {
             let node = self.nodes.get(index);
@@ -230,7 +229,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         while let Some((parent, start)) = open.pop() {
             let mut x = start;
             for &child in children.get(&parent).into_iter().flatten() {
-                let width = self.nodes.get(child).map_or(0.0, FlameGraphNode::width) * pixels;
+                let width = self.nodes.get(child).map_or(0.0, FlameGraphNode::width) * pixels_per_unit;
                 frames.push(FrameBox {
                     node: child,
                     x,
@@ -243,19 +242,14 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         frames
     }
 
-    /// Returns the least width, in percent, with which there are not too many frames.
-    fn least_width(&self, least: f64) -> f64 {
-        let mut widths: Vec<f64> = self
-            .nodes
-            .iter()
-            .map(FlameGraphNode::width)
-            .filter(|&it| it >= least)
-            .collect();
-        if widths.len() <= MAX_FRAMES {
-            return least;
-        }
-        widths.sort_by(|one, other| other.total_cmp(one));
-        widths.get(MAX_FRAMES).map_or(least, |width| width.next_up())
+    /// Returns the nodes that are at least `min_width` units wide, or the [`MAX_FRAMES`] widest of them.
+    fn shown(&self, min_width: f64) -> Vec<usize> {
+        let widths = self.nodes.iter().map(FlameGraphNode::width).enumerate();
+        let mut shown: Vec<(usize, f64)> = widths.filter(|&(_, width)| width >= min_width).collect();
+        // The sort is stable, and a caller is before its callees: it is shown if one of them is.
+        shown.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        shown.truncate(MAX_FRAMES);
+        shown.into_iter().map(|(node, _)| node).collect()
     }
 }
 
@@ -339,12 +333,15 @@ mod tests {
 
     #[test]
     fn the_50_000_widest_frames_are_shown() {
-        let least = |count: usize| {
-            let shares = std::iter::repeat_n(1.0, count - 1).chain([0.5]);
-            graph(shares).least_width(0.1)
+        let shown = |count: usize| {
+            let shares = [0.5].into_iter().chain(std::iter::repeat_n(1.0, count - 1));
+            graph(shares).shown(0.1)
         };
-        assert_eq!(least(50_000), 0.1);
-        assert!((0.5..0.6).contains(&least(50_001)));
+        assert_eq!(shown(50_000).len(), 50_000);
+        let widest = shown(50_001);
+        assert!(widest.len() == 50_000 && !widest.contains(&0));
+        // Of equally wide ones, the first.
+        assert_eq!(shown(50_002).len(), 50_000);
     }
 
     /// The script shows what is within the selected frame.

@@ -149,7 +149,7 @@ impl<'a> ReadLog<'a> {
     /// Adds the symbols of native code that Mono looked up for its own samples, except in files of the profile, which have
     /// better ones, and in code of methods.
     ///
-    /// A symbol without a size extends to the next one, but not beyond 4 KiB, as in mprof-report.
+    /// A symbol ends at the next one. One without a size has at most 4 KiB, as in mprof-report.
     fn load_native_symbols(&self, in_files: &RangeMap<()>, code: &mut SymbolOnlyCode<'a>) {
         const MAX_SIZE: u64 = 4096;
         let mut symbols = self.index.native_symbols.clone();

@@ -21,7 +21,7 @@ pub struct Move {
     pub from: Address,
     /// Start address after the move.
     pub to: Address,
-    /// Size of the code, in bytes. It is not used, because a function keeps the size from its LOAD record.
+    /// Size of the code, in bytes. A function keeps the size from its LOAD record nevertheless.
     pub size: u64,
     /// The `code_index` of the function's LOAD record.
     pub code_index: u64,
