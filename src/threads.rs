@@ -27,18 +27,15 @@ static POOL: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
 /// The calling thread must not end before the program does. Without this call, threads start when they are needed, beside the
 /// calling one.
 pub fn start() -> Result<(), &'static str> {
-    match pool(ThreadPoolBuilder::use_current_thread) {
+    match pool(ThreadPoolBuilder::new().use_current_thread()) {
         Ok(_) => Ok(()),
         Err(reason) => Err(reason),
     }
 }
 
-/// Returns the pool, which the first call creates with these settings, or why it could not be created.
-fn pool(
-    settings: impl FnOnce(ThreadPoolBuilder) -> ThreadPoolBuilder,
-) -> &'static Result<ThreadPool, String> {
-    let new = || new_pool(settings(ThreadPoolBuilder::new())).map_err(|error| error.to_string());
-    POOL.get_or_init(new)
+/// Returns the pool, which the first call creates, or why it could not be created.
+fn pool(builder: ThreadPoolBuilder) -> &'static Result<ThreadPool, String> {
+    POOL.get_or_init(|| new_pool(builder).map_err(|error| error.to_string()))
 }
 
 /// Creates a pool, and waits until all its threads have started.
@@ -97,7 +94,7 @@ impl Workers {
         if is_in_pool {
             return Self::Current;
         }
-        match pool(|builder| builder) {
+        match pool(ThreadPoolBuilder::new()) {
             Ok(pool) => Self::Pool(pool),
             Err(_) => Self::None,
         }

@@ -21,7 +21,7 @@ pub struct Move {
     pub from: Address,
     /// Start address after the move.
     pub to: Address,
-    /// Size of the code, in bytes. A function keeps the size from its LOAD record nevertheless.
+    /// Size of the code, in bytes. A moved function keeps that of its LOAD record.
     pub size: u64,
     /// The `code_index` of the function's LOAD record.
     pub code_index: u64,
