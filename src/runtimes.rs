@@ -442,9 +442,10 @@ impl Description {
             Runtime::Php => [elf::EM_X86_64, elf::EM_386, elf::EM_AARCH64].contains(&machine.id),
             _ => true,
         };
-        match has_support {
-            true => self.how,
-            false => "it logs code on x86-64 and AArch64 only",
+        if has_support {
+            self.how
+        } else {
+            "it logs code on x86-64 and AArch64 only"
         }
     }
 

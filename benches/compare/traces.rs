@@ -40,9 +40,10 @@ fn trace(records: u64) -> Vec<u8> {
             .map(|(at, (function, is_entry))| Record {
                 tick: START + first + at * NANOSECONDS,
                 cpu: 0,
-                kind: match is_entry {
-                    true => RecordKind::Enter { function },
-                    false => RecordKind::Exit { function },
+                kind: if is_entry {
+                    RecordKind::Enter { function }
+                } else {
+                    RecordKind::Exit { function }
                 },
             });
         writer.buffer(&Buffer {

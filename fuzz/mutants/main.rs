@@ -141,12 +141,13 @@ fn main() -> ExitCode {
         }
         sound.push(warnings);
     }
-    let perf_reads: Vec<bool> = match options.against_perf {
-        true => cases
+    let perf_reads: Vec<bool> = if options.against_perf {
+        cases
             .iter()
             .map(|case| can_perf_read(case, work.path()))
-            .collect(),
-        false => vec![false; cases.len()],
+            .collect()
+    } else {
+        vec![false; cases.len()]
     };
     let (mut ours, mut perfs) = (Totals::default(), Totals::default());
     let mut by_damage: BTreeMap<Damage, (u64, u64, u64)> = BTreeMap::new();

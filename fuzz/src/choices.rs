@@ -40,9 +40,10 @@ impl<'a> Choices<'a> {
 
     /// Reads an endianness.
     pub fn endian(&mut self) -> ByteOrder {
-        match self.flag() {
-            false => ByteOrder::Little,
-            true => ByteOrder::Big,
+        if self.flag() {
+            ByteOrder::Big
+        } else {
+            ByteOrder::Little
         }
     }
 

@@ -69,9 +69,10 @@ fn main() {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => collect(&path, files),
-            false => files.push(path),
+        if path.is_dir() {
+            collect(&path, files)
+        } else {
+            files.push(path)
         }
     }
 }

@@ -14,9 +14,10 @@ pub fn run(input: &[u8]) {
     let name_size = choices.byte().into();
     let name = choices.bytes(name_size);
     let code_size = choices.u16().into();
-    let code = match choices.flag() {
-        true => CodeBytes::Known(choices.bytes(code_size)),
-        false => CodeBytes::Unknown(1 + code_size as u64),
+    let code = if choices.flag() {
+        CodeBytes::Known(choices.bytes(code_size))
+    } else {
+        CodeBytes::Unknown(1 + code_size as u64)
     };
     let has_lead_in = choices.flag();
     let info_size = choices.u16().into();

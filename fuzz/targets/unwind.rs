@@ -35,9 +35,10 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 
 pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
-    let kept = match choices.flag() {
-        false => KeptStacks::Nothing,
-        true => KeptStacks::Stacks,
+    let kept = if choices.flag() {
+        KeptStacks::Stacks
+    } else {
+        KeptStacks::Nothing
     };
     let fold_interpreter = choices.flag();
     let ip = CODE + u64::from(choices.byte());

@@ -40,9 +40,10 @@ fn check(file: &[u8]) {
     }
     unused += file.len() as u64 - end;
     // Empty buffers hold nothing, and are not reported.
-    let empty = match header.mode == TraceMode::Fdr && header.version >= 2 {
-        true => 16,
-        false => 1 << 40,
+    let empty = if header.mode == TraceMode::Fdr && header.version >= 2 {
+        16
+    } else {
+        1 << 40
     };
     assert!(
         unused % empty == 0 || !index.faults.is_empty(),
@@ -175,9 +176,10 @@ fn record<'a>(
         _ => {
             let size = choices.byte() % 40;
             let payload = choices.bytes(size.into());
-            match version == 1 || size % 2 == 0 {
-                true => RecordKind::Custom { payload },
-                false => RecordKind::Typed { kind: 7, payload },
+            if version == 1 || size % 2 == 0 {
+                RecordKind::Custom { payload }
+            } else {
+                RecordKind::Typed { kind: 7, payload }
             }
         }
     };

@@ -56,10 +56,12 @@ pub fn default_profile(is_quiet: bool) -> Result<PathBuf, Diagnostic> {
     };
     let kind = metadata.file_type();
     let is_pipe = kind.is_fifo() || kind.is_socket();
-    let start = match is_pipe {
-        true => start_of_pipe(stdin, &metadata)?,
-        false if kind.is_file() => start_of_file(stdin).unwrap_or_default(),
-        false => Vec::new(),
+    let start = if is_pipe {
+        start_of_pipe(stdin, &metadata)?
+    } else if kind.is_file() {
+        start_of_file(stdin).unwrap_or_default()
+    } else {
+        Vec::new()
     };
     if may_be_input(&start) {
         return Ok("-".into());
@@ -72,9 +74,10 @@ pub fn default_profile(is_quiet: bool) -> Result<PathBuf, Diagnostic> {
 
 /// Returns whether an input is read from a pipe or a device, which may take until a recording has ended.
 pub fn is_stream(input: &Path) -> bool {
-    let metadata = match is_standard(input) {
-        true => metadata_of_stdin(),
-        false => fs::metadata(input),
+    let metadata = if is_standard(input) {
+        metadata_of_stdin()
+    } else {
+        fs::metadata(input)
     };
     metadata.is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
@@ -139,14 +142,13 @@ fn start_of_pipe(stdin: BorrowedFd<'_>, metadata: &Metadata) -> Result<Vec<u8>, 
 /// Returns bytes of a pipe or socket without removing them.
 fn peek(stdin: BorrowedFd<'_>, metadata: &Metadata) -> io::Result<Vec<u8>> {
     let mut start = vec![0; START_SIZE];
-    let size = match metadata.file_type().is_socket() {
-        true => rustix::net::recv(stdin, &mut start[..], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0,
-        false => {
-            let (reader, writer) = rustix::pipe::pipe()?;
-            match rustix::pipe::tee(stdin, &writer, START_SIZE, SpliceFlags::NONBLOCK)? {
-                0 => 0,
-                _ => rustix::io::read(&reader, &mut start)?,
-            }
+    let size = if metadata.file_type().is_socket() {
+        rustix::net::recv(stdin, &mut start[..], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0
+    } else {
+        let (reader, writer) = rustix::pipe::pipe()?;
+        match rustix::pipe::tee(stdin, &writer, START_SIZE, SpliceFlags::NONBLOCK)? {
+            0 => 0,
+            _ => rustix::io::read(&reader, &mut start)?,
         }
     };
     start.truncate(size);

@@ -153,9 +153,10 @@ pub fn print_usage_error(error: &mut clap::Error) {
         error.insert(kind, value);
     }
     let text = error.render();
-    let _ = match error.use_stderr() {
-        true => write!(anstream::stderr(), "{}", text.ansi()),
-        false => write!(anstream::stdout(), "{}", text.ansi()),
+    let _ = if error.use_stderr() {
+        write!(anstream::stderr(), "{}", text.ansi())
+    } else {
+        write!(anstream::stdout(), "{}", text.ansi())
     };
 }
 
@@ -290,9 +291,10 @@ mod tests {
         let value = serde_json::json!({"names": [text, "", "plain"], "nothing": {}, "none": []});
         for formatter in [true, false] {
             let mut out = Vec::new();
-            match formatter {
-                true => write_json(&mut out, &value, CompactFormatter).unwrap(),
-                false => write_json(&mut out, &value, PrettyFormatter::new()).unwrap(),
+            if formatter {
+                write_json(&mut out, &value, CompactFormatter).unwrap()
+            } else {
+                write_json(&mut out, &value, PrettyFormatter::new()).unwrap()
             }
             let written = String::from_utf8(out).unwrap();
             assert!(
@@ -303,9 +305,10 @@ mod tests {
                 serde_json::from_str::<serde_json::Value>(&written).unwrap(),
                 value
             );
-            let plain = match formatter {
-                true => serde_json::to_string(&value["names"][2]),
-                false => serde_json::to_string_pretty(&value["names"][2]),
+            let plain = if formatter {
+                serde_json::to_string(&value["names"][2])
+            } else {
+                serde_json::to_string_pretty(&value["names"][2])
             };
             assert!(written.contains(&plain.unwrap()));
         }

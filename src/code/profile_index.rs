@@ -236,13 +236,14 @@ impl ProfileIndex {
             record::FORK => {
                 let fork = Fork::parse(record, endian)?;
                 let Fork { child, parent, .. } = fork;
-                Some(match fork.is_synthesized {
-                    true => ProcessEvent::Earlier {
+                Some(if fork.is_synthesized {
+                    ProcessEvent::Earlier {
                         pid: child,
                         parent,
                         time,
-                    },
-                    false => ProcessEvent::Fork { child, parent, time },
+                    }
+                } else {
+                    ProcessEvent::Fork { child, parent, time }
                 })
             }
             // An EXIT record without a time could be of any process that had this ID.
@@ -287,9 +288,12 @@ impl ProfileIndex {
         let first = self.first_sample.unwrap_or(time);
         self.first_sample = Some(first.min(time));
         let attr = profile.attrs.event_of(record, profile.endian);
-        let pid = attr.and_then(|attr| match attr.is_bpf_output {
-            true => Sample::parse(record, attr, profile.endian).pid,
-            false => attr.sample_pid(record, profile.endian),
+        let pid = attr.and_then(|attr| {
+            if attr.is_bpf_output {
+                Sample::parse(record, attr, profile.endian).pid
+            } else {
+                attr.sample_pid(record, profile.endian)
+            }
         });
         see(&mut self.sampled, &mut self.last_sampled, pid);
     }

@@ -214,9 +214,10 @@ impl<'a> Collector<'a> {
     /// Adds a block of a page, if code is near that page.
     fn add_new(&mut self, page: u64, block: u64) {
         let start = Address(page << 12);
-        let known = match self.code.is_near(start, 1 << 12) {
-            true => self.pages.add(page, block),
-            false => u64::MAX,
+        let known = if self.code.is_near(start, 1 << 12) {
+            self.pages.add(page, block)
+        } else {
+            u64::MAX
         };
         if let Some(recent) = self.recent.get_mut(page as usize % RECENT) {
             *recent = (page, known);
@@ -281,10 +282,7 @@ mod tests {
                     left: None,
                 };
                 all.add(event);
-                match addresses.may_be_in(range(start, size)) {
-                    true => few.add(event),
-                    false => few.add_addresses(&event),
-                }
+                if addresses.may_be_in(range(start, size)) { few.add(event) } else { few.add_addresses(&event) }
             }
             let [all, few] = [all, few].map(|code| Timeline::new(&processes, code));
             prop_assert!(few.mappings.len() <= all.mappings.len());

@@ -252,9 +252,10 @@ impl EncoderMemory {
 
 /// Appends an address.
 fn write_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
-    match machine.is_64 {
-        true => machine.endian.write_u64(out, address),
-        false => machine.endian.write_u32(out, address as u32),
+    if machine.is_64 {
+        machine.endian.write_u64(out, address)
+    } else {
+        machine.endian.write_u32(out, address as u32)
     }
 }
 

@@ -65,9 +65,10 @@ impl Executable {
     pub fn read(file: &[u8]) -> Self {
         /// Offset of the byte with the ELF class (`EI_CLASS`).
         const CLASS: usize = 4;
-        let code = match file.get(CLASS) == Some(&elf::ELFCLASS32.0) {
-            true => Self::read_class::<elf::FileHeader32<Endianness>>(file),
-            false => Self::read_class::<elf::FileHeader64<Endianness>>(file),
+        let code = if file.get(CLASS) == Some(&elf::ELFCLASS32.0) {
+            Self::read_class::<elf::FileHeader32<Endianness>>(file)
+        } else {
+            Self::read_class::<elf::FileHeader64<Endianness>>(file)
         };
         code.unwrap_or_default()
     }

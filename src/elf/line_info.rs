@@ -112,9 +112,10 @@ impl LineInfo {
             is_empty &= id != SectionId::DebugInfo || content.is_empty();
             Ok::<_, gimli::Error>(content)
         };
-        let sections = match is_package {
-            true => Sections::Package(DwarfPackageSections::load(section).ok()?),
-            false => Sections::One(DwarfSections::load(section).ok()?),
+        let sections = if is_package {
+            Sections::Package(DwarfPackageSections::load(section).ok()?)
+        } else {
+            Sections::One(DwarfSections::load(section).ok()?)
         };
         let supplementary = file.gnu_debugaltlink().ok()?;
         Some(Self {
@@ -122,9 +123,10 @@ impl LineInfo {
             sections,
             size,
             is_empty,
-            endian: match file.is_little_endian() {
-                true => RunTimeEndian::Little,
-                false => RunTimeEndian::Big,
+            endian: if file.is_little_endian() {
+                RunTimeEndian::Little
+            } else {
+                RunTimeEndian::Big
             },
             supplementary: supplementary.map(|(path, build_id)| SupplementaryFile {
                 path: path.to_vec(),

@@ -126,9 +126,10 @@ mod tests {
     use crate::elf::call_frames::RuleRoom;
     use crate::elf::limited_reads::MemoryRoom;
 
-    const MACHINE: elf::Machine = match cfg!(target_arch = "aarch64") {
-        true => elf::EM_AARCH64,
-        false => elf::EM_X86_64,
+    const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") {
+        elf::EM_AARCH64
+    } else {
+        elf::EM_X86_64
     };
 
     #[test]

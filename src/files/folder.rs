@@ -60,9 +60,10 @@ impl Folder {
         may_lead: impl Fn(u32) -> bool,
     ) -> io::Result<Self> {
         let (handle, path, trail) = walk::open_folder(path, scope)?;
-        match trail.link_owners.into_iter().all(may_lead) {
-            true => Ok(Self::new(handle, path)),
-            false => Err(ErrorKind::PermissionDenied.into()),
+        if trail.link_owners.into_iter().all(may_lead) {
+            Ok(Self::new(handle, path))
+        } else {
+            Err(ErrorKind::PermissionDenied.into())
         }
     }
 
@@ -275,9 +276,10 @@ impl NameInFolder {
         self.create_folder(Mode::RWXU)?;
         let folder = self.open_folder()?;
         // Others may have exchanged it already.
-        match folder.is_own()? && folder.entries()?.next().is_none() {
-            true => Ok(folder),
-            false => Err(io::Error::other("another directory was put in its place")),
+        if folder.is_own()? && folder.entries()?.next().is_none() {
+            Ok(folder)
+        } else {
+            Err(io::Error::other("another directory was put in its place"))
         }
     }
 
@@ -374,9 +376,10 @@ impl NameInFolder {
 
     /// Removes an open file, unless somebody has put another one in its place.
     pub fn remove_file(&self, file: &OpenFile) -> io::Result<()> {
-        match self.holds(file.file()) {
-            true => self.remove(),
-            false => Err(ErrorKind::NotFound.into()),
+        if self.holds(file.file()) {
+            self.remove()
+        } else {
+            Err(ErrorKind::NotFound.into())
         }
     }
 

@@ -35,9 +35,10 @@ impl FolderContents {
     pub fn remove(&self, folder: &Folder) -> io::Result<()> {
         let remove = |(path, is_folder): &(PathBuf, bool)| {
             let place = folder.inside(path)?;
-            match is_folder {
-                true => place.remove_folder(),
-                false => place.remove(),
+            if *is_folder {
+                place.remove_folder()
+            } else {
+                place.remove()
             }
         };
         let removed = self.entries.iter().rev().map(remove);

@@ -83,10 +83,10 @@ impl InputFile {
         let in_memory = || read_to_memory(file.file(), len);
         let is_small =
             BYTES_IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory_size() / MEMORY_FRACTION;
-        let bytes = match is_small {
-            true => in_memory().or_else(|_| copy_to_disk(file.file(), len)),
-            // The disk may be full.
-            false => copy_to_disk(file.file(), len).or_else(|_| in_memory()),
+        let bytes = if is_small {
+            in_memory().or_else(|_| copy_to_disk(file.file(), len))
+        } else {
+            copy_to_disk(file.file(), len).or_else(|_| in_memory())
         };
         Self::new(bytes?, file.origin().clone(), file.metadata())
     }

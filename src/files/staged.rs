@@ -62,9 +62,10 @@ fn create_locked<T, F: AsFd>(
 
 /// Writes a file atomically, or writes to a stream.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    match stream::is_stream(path) {
-        true => stream::open(path)?.write_all(content),
-        false => write_file(NameInFolder::of(path)?, content),
+    if stream::is_stream(path) {
+        stream::open(path)?.write_all(content)
+    } else {
+        write_file(NameInFolder::of(path)?, content)
     }
 }
 
@@ -242,9 +243,10 @@ impl StagedFolder {
             let _ = old.rename(&self.target);
             return Err(error.into());
         }
-        match has_old {
-            true => Ok(old.rename(&self.staged)?),
-            false => old.remove_folder(),
+        if has_old {
+            Ok(old.rename(&self.staged)?)
+        } else {
+            old.remove_folder()
         }
     }
 
@@ -376,9 +378,10 @@ impl Committed {
             Self::File(file) if file.staged.is_taken() => Ok(file.staged.rename(&file.target)?),
             Self::File(file) => file.target.remove(),
             Self::Folder(mut folder) => {
-                match folder.staged.is_taken() {
-                    true => folder.exchange_back()?,
-                    false => folder.target.rename(&folder.staged)?,
+                if folder.staged.is_taken() {
+                    folder.exchange_back()?
+                } else {
+                    folder.target.rename(&folder.staged)?
                 }
                 // The new directory is removed with everything in it.
                 folder.replaced = None;
@@ -559,9 +562,10 @@ mod tests {
             let attempts = Cell::new(0);
             let created = create_beside(&target, |_| {
                 attempts.set(attempts.get() + 1);
-                match attempts.get() > taken {
-                    true => Ok(()),
-                    false => Err(Errno::EXIST),
+                if attempts.get() > taken {
+                    Ok(())
+                } else {
+                    Err(Errno::EXIST)
                 }
             });
             (created, attempts.get())

@@ -40,9 +40,10 @@ pub fn copy_if(
 ) -> Result<(), CopyError> {
     let mut piece = Vec::new();
     copy_piece(&mut from, START_SIZE, to, &mut piece)?;
-    match accepts(&piece) {
-        true => copy_rest(from, to, piece),
-        false => Ok(()),
+    if accepts(&piece) {
+        copy_rest(from, to, piece)
+    } else {
+        Ok(())
     }
 }
 
@@ -115,9 +116,10 @@ impl TempFile {
             return Ok(());
         }
         self.flush().map_err(CopyError::Write)?;
-        match splice_rest(from, self.file.get_ref()) {
-            true => Ok(()),
-            false => copy_rest(from, self, piece),
+        if splice_rest(from, self.file.get_ref()) {
+            Ok(())
+        } else {
+            copy_rest(from, self, piece)
         }
     }
 

@@ -71,9 +71,10 @@ fn add_all(
     for object in distinct(objects) {
         let path = Path::new(OsStr::from_bytes(&object.path));
         let name = path.file_name().unwrap_or_default();
-        let added = match options.is_cache_linked {
-            true => cache.link(&object.build_id, folder, name)?,
-            false => cache.add_object(&object.build_id, folder, path)?,
+        let added = if options.is_cache_linked {
+            cache.link(&object.build_id, folder, name)?
+        } else {
+            cache.add_object(&object.build_id, folder, path)?
         };
         match added {
             Added::New => cached.added += 1,

@@ -178,11 +178,12 @@ impl ObjectInputs<'_> {
 
     /// Returns the objects for groups of `mapped`.
     pub fn objects<'g>(&self, mapped: CodeToWrite<'_>, groups: &'g FunctionGroups) -> Vec<ObjectMembers<'g>> {
-        match self.can_share() {
-            true => sharing::shared(self.processes, mapped, groups, |mapping| {
+        if self.can_share() {
+            sharing::shared(self.processes, mapped, groups, |mapping| {
                 self.records_size(mapping)
-            }),
-            false => sharing::separate(groups),
+            })
+        } else {
+            sharing::separate(groups)
         }
     }
 

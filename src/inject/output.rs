@@ -128,9 +128,10 @@ impl Target {
     /// Prepares writing to a path: a stream, a file, or a folder with copies of the kernel.
     fn create(path: &Path, open: Option<&Folder>, kernel_copies: &[PathBuf]) -> io::Result<Self> {
         if is_stream(path) {
-            let file = match is_standard(path) {
-                true => io::stdout().as_fd().try_clone_to_owned()?.into(),
-                false => stream::open(path)?,
+            let file = if is_standard(path) {
+                io::stdout().as_fd().try_clone_to_owned()?.into()
+            } else {
+                stream::open(path)?
             };
             stream::enlarge_pipe(&file);
             return Ok(Self::Stream(file));
@@ -276,9 +277,12 @@ impl Output {
         match self.commit(rewrite, data, report, &mut committed) {
             Ok(left_out) => {
                 // A stream has the folder of an output of the default name, whose objects must stay.
-                let is_current = || match is_stream {
-                    true => !Path::new(DEFAULT_OUTPUT).exists(),
-                    false => committed.profile().is_some_and(Committed::is_in_place),
+                let is_current = || {
+                    if is_stream {
+                        !Path::new(DEFAULT_OUTPUT).exists()
+                    } else {
+                        committed.profile().is_some_and(Committed::is_in_place)
+                    }
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,

@@ -302,9 +302,12 @@ impl SummaryInput<'_> {
             let is_wanted = issues.contains(&hint.issue) || is_advice(hint) && is_python_alone;
             is_wanted && self.selection.samples.unnamed() > 0
         };
-        let hints = hints.into_iter().map(|hint| match may_be_of_library(&hint) {
-            true => hint.with_remedy(EMBEDDED_COMPILER),
-            false => hint,
+        let hints = hints.into_iter().map(|hint| {
+            if may_be_of_library(&hint) {
+                hint.with_remedy(EMBEDDED_COMPILER)
+            } else {
+                hint
+            }
         });
         let mut hints: Vec<Diagnostic> = hints.collect();
         hints.extend(self.missing_in_stacks());
@@ -341,9 +344,10 @@ fn are_few(missing: u32, samples: u32) -> bool {
 fn samples_lost(lost: u64, all: u64) -> Option<Diagnostic> {
     const RARELY_LOST: u64 = 20;
     let diagnostic = Diagnostic::new(Issue::SamplesLost).times(lost).with("all", all);
-    let diagnostic = match lost > all / RARELY_LOST {
-        true => diagnostic.as_warning(),
-        false => diagnostic,
+    let diagnostic = if lost > all / RARELY_LOST {
+        diagnostic.as_warning()
+    } else {
+        diagnostic
     };
     (lost > 0).then_some(diagnostic)
 }

@@ -52,16 +52,16 @@ impl SummaryOutput {
         if is_standard(path) && stdio::stdout_was_closed() {
             return Err(Diagnostic::new(Issue::StdoutClosed));
         }
-        let target = match is_standard(path) {
-            true => io::stdout()
-                .as_fd()
-                .try_clone_to_owned()
-                .map(|it| Target::Stream(it.into())),
-            false if stream::is_stream(path) => stream::open(path).map(Target::Stream),
-            false => NameInFolder::within(path, open).and_then(|place| {
+        let target = if is_standard(path) {
+            let stdout = io::stdout().as_fd().try_clone_to_owned();
+            stdout.map(|stdout| Target::Stream(stdout.into()))
+        } else if stream::is_stream(path) {
+            stream::open(path).map(Target::Stream)
+        } else {
+            NameInFolder::within(path, open).and_then(|place| {
                 let file = StagedFile::create(place.clone())?;
                 Ok(Target::File(place, Some(file)))
-            }),
+            })
         };
         Ok(Self(Some((path.to_owned(), target.map_err(error(path))?))))
     }

@@ -68,10 +68,12 @@ impl Recording<'_> {
 
     /// How the runtimes of the processes `pids` describe their code, if none has.
     pub fn hints(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-        match self.has_no_code() {
-            true if !self.profile.index.injected.is_empty() => vec![Diagnostic::new(Issue::AlreadyInjected)],
-            true => self.no_code(pids),
-            false => Vec::new(),
+        if !self.has_no_code() {
+            Vec::new()
+        } else if self.profile.index.injected.is_empty() {
+            self.no_code(pids)
+        } else {
+            vec![Diagnostic::new(Issue::AlreadyInjected)]
         }
     }
 
@@ -143,10 +145,10 @@ impl Recording<'_> {
 
     /// Reports runtimes whose functions are missing from most recorded stacks.
     pub fn missing_in_stacks(&self, samples: &[SpaceSamples]) -> Vec<Diagnostic> {
-        match self.profile.profile.attrs.copies_stacks() {
-            // Only unwinding shows what the stacks have.
-            true => Vec::new(),
-            false => runtimes::missing_in_stacks(&self.profile, samples),
+        if self.profile.profile.attrs.copies_stacks() {
+            Vec::new()
+        } else {
+            runtimes::missing_in_stacks(&self.profile, samples)
         }
     }
 

@@ -68,9 +68,10 @@ pub fn open(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
         let stdin = io::stdin();
         let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
         let file = open_stream(file, Path::new("standard input"), options)?;
-        return match file.is_empty() {
-            true => Err(Diagnostic::new(Issue::StdinWithoutData)),
-            false => Ok(InputFiles::of_file(file, options)),
+        return if file.is_empty() {
+            Err(Diagnostic::new(Issue::StdinWithoutData))
+        } else {
+            Ok(InputFiles::of_file(file, options))
         };
     }
     let kind = fs::metadata(path).map_err(error)?.file_type();
@@ -132,9 +133,10 @@ fn read_profile(file: OpenFile, options: &LoadOptions) -> Result<MainFile, Diagn
         && file
             .read_start()
             .is_ok_and(|start| is_streamed_kind(&start, options));
-    let read = match is_streamed {
-        true => StreamedFile::of(file).map(|file| MainFile::Streamed(Box::new(file))),
-        false => InputFile::read(&file).map(|file| MainFile::Whole(Arc::new(file))),
+    let read = if is_streamed {
+        StreamedFile::of(file).map(|file| MainFile::Streamed(Box::new(file)))
+    } else {
+        InputFile::read(&file).map(|file| MainFile::Whole(Arc::new(file)))
     };
     read.map_err(|cause| input_error(&path, cause))
 }
@@ -161,11 +163,12 @@ fn open_stream(file: File, path: &Path, options: &LoadOptions) -> Result<MainFil
         CopyError::Read(cause) => input_error(path, cause),
         CopyError::Write(cause) => temp_file_error(cause),
     })?;
-    let read = match is_streamed {
-        true => temp_file
+    let read = if is_streamed {
+        temp_file
             .into_streamed(path)
-            .map(|file| MainFile::Streamed(Box::new(file))),
-        false => temp_file.map(path).map(|file| MainFile::Whole(Arc::new(file))),
+            .map(|file| MainFile::Streamed(Box::new(file)))
+    } else {
+        temp_file.map(path).map(|file| MainFile::Whole(Arc::new(file)))
     };
     read.map_err(temp_file_error)
 }
@@ -221,9 +224,10 @@ fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
         InputFile::read(&file).map_err(|cause| input_error(&path, cause))
     };
     // To be merged, the records of all files must be in memory.
-    let main = match parts.is_empty() {
-        true => read_profile(main, options)?,
-        false => MainFile::Whole(Arc::new(read(main)?)),
+    let main = if parts.is_empty() {
+        read_profile(main, options)?
+    } else {
+        MainFile::Whole(Arc::new(read(main)?))
     };
     let mut input = InputFiles::of_file(main, options);
     input.kernel_copies = kernel_copies;
@@ -278,9 +282,10 @@ impl MainFile {
 
 /// Fails if a file has become shorter since it was opened.
 fn check(file: &InputFile) -> Result<(), Diagnostic> {
-    match file.has_shrunk() {
-        true => Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path())),
-        false => Ok(()),
+    if file.has_shrunk() {
+        Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path()))
+    } else {
+        Ok(())
     }
 }
 
@@ -297,9 +302,10 @@ impl InputFiles {
             MainFile::Streamed(_) => InputKind::Profile,
         });
         Self {
-            name: match is_standard(&options.input) {
-                true => "standard input".into(),
-                false => printable_path(&options.input),
+            name: if is_standard(&options.input) {
+                "standard input".into()
+            } else {
+                printable_path(&options.input)
             },
             kind,
             main,

@@ -229,9 +229,10 @@ fn place_code(
         let Some(event) = left else { return };
         let is_needed =
             |recorded: &RecordedAddresses| event.range.is_some_and(|range| recorded.may_be_in(range));
-        match recorded.is_none_or(is_needed) {
-            true => code.add(event),
-            false => code.add_addresses(&event),
+        if recorded.is_none_or(is_needed) {
+            code.add(event)
+        } else {
+            code.add_addresses(&event)
         }
     });
     let mut timeline = Timeline::new(&index.processes, code);

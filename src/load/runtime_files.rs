@@ -375,9 +375,10 @@ impl<'a> RuntimeFiles<'a> {
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
             let mut counts = CodeEventCounts::default();
-            let ambiguous = match used.is_without_order() {
-                true => used.at_shared_addresses(),
-                false => HashSet::default(),
+            let ambiguous = if used.is_without_order() {
+                used.at_shared_addresses()
+            } else {
+                HashSet::default()
             };
             for event in used.code.events() {
                 match event.change {

@@ -520,9 +520,10 @@ impl Attrs {
     /// Returns the time of a sample of an event, as [`Attrs::time_of`] does.
     #[inline]
     pub fn sample_time(&self, record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Option<Time> {
-        match self.has_times {
-            true => attr.time_of(record, endian),
-            false => Some(Time(record.offset.saturating_add(1))),
+        if self.has_times {
+            attr.time_of(record, endian)
+        } else {
+            Some(Time(record.offset.saturating_add(1)))
         }
     }
 

@@ -115,9 +115,10 @@ impl<'a> Mmap<'a> {
         // Quirk (perf 7.3): `perf inject --mmap2-buildids` marks most mappings as those of a guest (node20-buildids-perf7).
         const MARKED: u16 = record::MISC_GUEST_USER | record::MISC_MMAP_BUILD_ID;
         let is_marked = record.kind == record::MMAP2 && record.misc & MARKED == MARKED;
-        match is_user(record) || is_marked {
-            true => Self::read(record, endian),
-            false => None,
+        if is_user(record) || is_marked {
+            Self::read(record, endian)
+        } else {
+            None
         }
     }
 

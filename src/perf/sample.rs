@@ -365,9 +365,10 @@ pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Fields
             ..
         } => {
             let end = || {
-                let entries = match has_chain {
-                    true => endian.u64_at(record.bytes, place)?.checked_add(1)?,
-                    false => 0,
+                let entries = if has_chain {
+                    endian.u64_at(record.bytes, place)?.checked_add(1)?
+                } else {
+                    0
                 };
                 let chain = usize::try_from(entries.checked_mul(8)?).ok()?;
                 place.checked_add(chain)?.checked_add(after)
@@ -450,9 +451,10 @@ impl SampleSize {
             | SampleFormat::CODE_PAGE_SIZE;
         let weight = SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT;
         let others = after_chain | weight | SampleFormat::READ | SampleFormat::CALLCHAIN;
-        let counter = match format.contains(SampleFormat::READ) {
-            true => words_of_value(read_format).saturating_add(words_of_times(read_format)),
-            false => 0,
+        let counter = if format.contains(SampleFormat::READ) {
+            words_of_value(read_format).saturating_add(words_of_times(read_format))
+        } else {
+            0
         };
         let before_chain = words(SampleFormat::all().difference(others)).saturating_add(counter as usize);
         let rest = words(after_chain).saturating_add(usize::from(format.intersects(weight)));

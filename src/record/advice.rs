@@ -159,9 +159,10 @@ impl Plan {
                 };
                 let named =
                     named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}{also}: {}", runtime.how));
-                match diagnostic.help() == EMBEDDED_COMPILER {
-                    true => named.with_remedy(EMBEDDED_COMPILER),
-                    false => named,
+                if diagnostic.help() == EMBEDDED_COMPILER {
+                    named.with_remedy(EMBEDDED_COMPILER)
+                } else {
+                    named
                 }
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => match diagnostic.field("copy") {

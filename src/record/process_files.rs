@@ -87,9 +87,10 @@ pub fn has_same_root(pid: u32) -> bool {
 
 /// Returns the root directory of a process, as this process sees it.
 fn root_of(pid: u32) -> PathBuf {
-    match has_same_root(pid) {
-        true => PathBuf::from("/"),
-        false => PathBuf::from(format!("/proc/{pid}/root")),
+    if has_same_root(pid) {
+        PathBuf::from("/")
+    } else {
+        PathBuf::from(format!("/proc/{pid}/root"))
     }
 }
 
@@ -171,9 +172,10 @@ pub fn copy_file(file: &OpenFile, copy: &File, is_stopped: IsStopped<'_>) -> io:
                 left.saturating_sub(copied)
             };
         }
-        match owner == old.uid() {
-            true => Ok(()),
-            false => fchown(copy, Some(owner), None),
+        if owner == old.uid() {
+            Ok(())
+        } else {
+            fchown(copy, Some(owner), None)
         }
     };
     copy_pieces().or_else(|cause| copy.set_len(old.len()).and(Err(cause)))

@@ -28,9 +28,10 @@ pub fn refusal(program: Option<&Path>, options: &str, is_asked_for: bool) -> Opt
     let ruby = ruby_of(program, is_asked_for)?;
     let safe = SafeProgram::started(&ruby)?;
     // The programs of version managers find out by their name which one to start. Root runs the file that was checked.
-    let mut command = match geteuid().is_root() {
-        true => safe.command(),
-        false => Command::new(&ruby),
+    let mut command = if geteuid().is_root() {
+        safe.command()
+    } else {
+        Command::new(&ruby)
     };
     command
         .arg0(&ruby)

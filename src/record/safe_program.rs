@@ -51,9 +51,10 @@ impl SafeProgram {
     /// makes a difference.
     fn of(path: &Path, is_own: bool) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = match is_own && !geteuid().is_root() {
-            true => rustix::fs::open(path, flags, Mode::empty()).ok()?,
-            false => open_unchangeable(path)?,
+        let file = if is_own && !geteuid().is_root() {
+            rustix::fs::open(path, flags, Mode::empty()).ok()?
+        } else {
+            open_unchangeable(path)?
         };
         let path = path.to_owned();
         Some(Self { path, file })

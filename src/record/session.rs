@@ -260,9 +260,10 @@ impl<'a> Session<'a> {
             }
             let end_of_time = duration.filter(|_| !signals.has_stopped);
             let next = end_of_time.map_or(next_look, |end| end.min(next_look));
-            let left = match end.is_some() && signals.are_delivered() {
-                true => next.saturating_sub(elapsed),
-                false => START,
+            let left = if end.is_some() && signals.are_delivered() {
+                next.saturating_sub(elapsed)
+            } else {
+                START
             };
             let end = end.as_ref().map(AsFd::as_fd);
             wait([end, Some(control.arrivals())], left);
@@ -314,9 +315,10 @@ impl<'a> Session<'a> {
         perf.args(self.plan.perf.command_line(&self.profile(), false));
         perf.process_group(0);
         if !self.plan.command.is_empty() {
-            let group = match is_foreground {
-                true => getpgrp().as_raw_nonzero().get(),
-                false => OWN_GROUP,
+            let group = if is_foreground {
+                getpgrp().as_raw_nonzero().get()
+            } else {
+                OWN_GROUP
             };
             perf.arg("--").args(&self.launcher);
             perf.arg(self.pid_file()).arg(group.to_string());

@@ -41,9 +41,10 @@ pub fn run(
     let (mut reader, writer) = io::pipe()?;
     ioctl_fionbio(&reader, true)?;
     command.process_group(0).stdin(Stdio::null());
-    match has_errors {
-        true => command.stderr(writer.try_clone()?),
-        false => command.stderr(Stdio::null()),
+    if has_errors {
+        command.stderr(writer.try_clone()?)
+    } else {
+        command.stderr(Stdio::null())
     };
     let mut child = command.stdout(writer).spawn()?;
     drop(command);

@@ -186,9 +186,10 @@ impl Signals {
     pub fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
         let status = ProgramStatus::of(status);
         let ended = ProgramStatus::Killed(Signal::TERM.as_raw());
-        match self.has_stopped && status.exit_code() == ended.exit_code() {
-            true => ProgramStatus::Stopped,
-            false => status,
+        if self.has_stopped && status.exit_code() == ended.exit_code() {
+            ProgramStatus::Stopped
+        } else {
+            status
         }
     }
 }

@@ -166,9 +166,10 @@ impl<'a> Watch<'a> {
         process.has_files |= !files.is_empty();
         let has_files = process.has_files;
         self.files.extend(files);
-        match is_check && !has_files {
-            true => self.warning(pid, &maps),
-            false => None,
+        if is_check && !has_files {
+            self.warning(pid, &maps)
+        } else {
+            None
         }
     }
 

@@ -39,9 +39,10 @@ impl Rows {
 macro_rules! by_depth {
     ($($is_row:ident $method:ident($($argument:ident: $type:ty)?);)+) => {$(
         fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
-            match self.$is_row() {
-                true => CompactFormatter.$method(writer $(, $argument)?),
-                false => self.pretty.$method(writer $(, $argument)?),
+            if self.$is_row() {
+                CompactFormatter.$method(writer $(, $argument)?)
+            } else {
+                self.pretty.$method(writer $(, $argument)?)
             }
         }
     )+};

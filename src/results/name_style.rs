@@ -148,9 +148,10 @@ fn word(text: &str) -> Result<Vec<Piece>, InvalidStyle> {
     }
     pieces.push(Piece::Text(rest.to_owned()));
     let has_brace = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains(['{', '}']));
-    match pieces.iter().any(has_brace) {
-        true => Err(InvalidStyle::UnpairedBrace),
-        false => Ok(pieces),
+    if pieces.iter().any(has_brace) {
+        Err(InvalidStyle::UnpairedBrace)
+    } else {
+        Ok(pieces)
     }
 }
 

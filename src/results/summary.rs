@@ -279,9 +279,10 @@ impl Summary {
             (files > 0).then(|| count(files, &kind.to_string()))
         });
         let counts: Vec<String> = counts.collect();
-        match counts.is_empty() {
-            true => count(0, &FileKind::Jitdump.to_string()),
-            false => counts.join(", "),
+        if counts.is_empty() {
+            count(0, &FileKind::Jitdump.to_string())
+        } else {
+            counts.join(", ")
         }
     }
 
@@ -463,12 +464,9 @@ impl Unnamed {
             ),
             (
                 self.not_in_dump,
-                match self.is_php {
-                    true => {
-                        "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code"
-                    }
-                    false => "the jitdump has no function at the address, and no perf map has a symbol there",
-                },
+                if self.is_php {
+                    "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code"
+                } else { "the jitdump has no function at the address, and no perf map has a symbol there" },
             ),
             (
                 self.dump_unusable,

@@ -45,9 +45,12 @@ fn known_to_perf(stacks: Stacks, expected: &Stacks) -> Stacks {
     let mut found = Stacks::new();
     for (frames, count) in stacks {
         let known = |name: &String| expected.keys().flatten().any(|other| other == name);
-        let names = frames.into_iter().map(|name| match known(&name) {
-            true => name,
-            false => perf::UNKNOWN.to_owned(),
+        let names = frames.into_iter().map(|name| {
+            if known(&name) {
+                name
+            } else {
+                perf::UNKNOWN.to_owned()
+            }
         });
         *found.entry(names.collect()).or_default() += count;
     }
@@ -73,9 +76,10 @@ fn collapsed(symbol: &str) -> String {
 
 /// pprof prints names and places apart.
 fn plain(symbol: &str) -> String {
-    match symbol.starts_with(ANONYMOUS) {
-        true => ANONYMOUS.trim_end().to_owned(),
-        false => symbol.to_owned(),
+    if symbol.starts_with(ANONYMOUS) {
+        ANONYMOUS.trim_end().to_owned()
+    } else {
+        symbol.to_owned()
     }
 }
 

@@ -40,9 +40,10 @@ impl Call {
     fn new(function: &str, file: &str, line: u64, is_inlined: bool) -> Self {
         // perf prints functions without a name with their place.
         const ANONYMOUS: &str = "(anonymous)";
-        let function = match function.starts_with(ANONYMOUS) {
-            true => ANONYMOUS,
-            false => function,
+        let function = if function.starts_with(ANONYMOUS) {
+            ANONYMOUS
+        } else {
+            function
         };
         // Objects have URLs such as `node:internal/util` as paths.
         let file = file.strip_prefix("./").unwrap_or(file).replace("node:", "node/");
@@ -352,9 +353,10 @@ fn marked_by_perf(mut stacks: Stacks) -> Stacks {
     for calls in stacks.values_mut() {
         let mut outer = String::new();
         for call in calls.iter_mut().rev() {
-            match call.is_inlined {
-                true => call.is_inlined = call.function != outer,
-                false => outer.clone_from(&call.function),
+            if call.is_inlined {
+                call.is_inlined = call.function != outer
+            } else {
+                outer.clone_from(&call.function)
             }
         }
     }

@@ -129,9 +129,10 @@ impl Kind {
     }
 
     fn write_address(&self, out: &mut Vec<u8>, address: u64) {
-        match self.is_32 {
-            true => self.endian.write_u32(out, address as u32),
-            false => self.endian.write_u64(out, address),
+        if self.is_32 {
+            self.endian.write_u32(out, address as u32)
+        } else {
+            self.endian.write_u64(out, address)
         }
     }
 

@@ -164,9 +164,10 @@ fn links_of_strangers_are_theirs_wherever_they_lead() {
             std::os::unix::fs::lchown(&link, Some(STRANGER), None).unwrap();
             let said = recording.inject(&folder);
             // The warning about a missing dump has the reasons for all candidates.
-            let diagnostic = match with_map {
-                true => "warning[JI209]",
-                false => "warning[JI215]",
+            let diagnostic = if with_map {
+                "warning[JI209]"
+            } else {
+                "warning[JI215]"
             };
             assert_is_strangers(&said, diagnostic, &file);
             assert!(!said.contains(NAMED), "{said}");

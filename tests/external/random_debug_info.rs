@@ -103,21 +103,20 @@ impl Function {
                 // A call that is there already gets another range.
                 let known = calls[caller].children.len() as u32;
                 let chosen = random.below(known + 1);
-                let call = match chosen < known {
-                    true => calls[caller].children[chosen as usize],
-                    false => {
-                        let (_, line, column) = place(random);
-                        calls.push(Call {
-                            function: random.below(functions),
-                            line,
-                            column,
-                            children: Vec::new(),
-                            segments: Vec::new(),
-                        });
-                        let call = calls.len() - 1;
-                        calls[caller].children.push(call);
-                        call
-                    }
+                let call = if chosen < known {
+                    calls[caller].children[chosen as usize]
+                } else {
+                    let (_, line, column) = place(random);
+                    calls.push(Call {
+                        function: random.below(functions),
+                        line,
+                        column,
+                        children: Vec::new(),
+                        segments: Vec::new(),
+                    });
+                    let call = calls.len() - 1;
+                    calls[caller].children.push(call);
+                    call
                 };
                 stack.push(call);
             }

@@ -16,12 +16,13 @@ fn form(line: &str) -> String {
         all => all.len(),
     };
     words.truncate(kept);
-    let words = words
-        .into_iter()
-        .map(|word| match is_number(word.trim_start_matches('(')) {
-            true => "N",
-            false => word,
-        });
+    let words = words.into_iter().map(|word| {
+        if is_number(word.trim_start_matches('(')) {
+            "N"
+        } else {
+            word
+        }
+    });
     words.collect::<Vec<_>>().join(" ")
 }
 

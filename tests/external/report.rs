@@ -33,9 +33,10 @@ type Rows = BTreeMap<String, Vec<(f64, u64)>>;
 
 /// Returns the rows of perf report for functions in objects of jitinject: by their own samples or, with callers, by all.
 fn of_perf(program: &str, cache: &Path, profile: &Path, has_callers: bool) -> Rows {
-    let (children, fields) = match has_callers {
-        true => ("--children", "overhead_children,sample,dso,sym"),
-        false => ("--no-children", "overhead,sample,dso,sym"),
+    let (children, fields) = if has_callers {
+        ("--children", "overhead_children,sample,dso,sym")
+    } else {
+        ("--no-children", "overhead,sample,dso,sym")
     };
     let arguments = [
         "report",

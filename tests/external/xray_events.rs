@@ -22,9 +22,10 @@ fn trace_of(name: &str) -> PathBuf {
 /// Returns the binary that wrote the trace, which is the same for most captures.
 fn binary_of(name: &str) -> PathBuf {
     let own = capture::folder(name).join("work");
-    match own.exists() {
-        true => own,
-        false => capture::folder("xray-fdr-pie14").join("work"),
+    if own.exists() {
+        own
+    } else {
+        capture::folder("xray-fdr-pie14").join("work")
     }
 }
 

@@ -18,9 +18,12 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     entries
-        .flat_map(|path| match path.is_dir() {
-            true => files(&path, extension),
-            false => vec![path],
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path, extension)
+            } else {
+                vec![path]
+            }
         })
         .filter(|path| path.extension().is_some_and(|it| it == extension))
         .collect()

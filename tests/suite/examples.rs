@@ -59,9 +59,12 @@ fn lookups_by_address_and_time_have_lines_and_inlined_calls() {
                 expected += "\n";
             }
             let found = lookup(start + offset, time);
-            let without_columns = found.lines().map(|line| match line.starts_with("  ") {
-                true => line.trim_end_matches(|character: char| character.is_ascii_digit()),
-                false => line,
+            let without_columns = found.lines().map(|line| {
+                if line.starts_with("  ") {
+                    line.trim_end_matches(|character: char| character.is_ascii_digit())
+                } else {
+                    line
+                }
             });
             assert_eq!(
                 without_columns.collect::<Vec<_>>(),

@@ -271,9 +271,10 @@ fn garbage_collections_of_mono_are_intervals_as_long_as_its_own_reader_prints() 
         let report = Report::kept(&folder.join("report.txt"));
         let profile = capture::profile(name);
         let log_arguments = ["--mono-log", tools::text(&log)];
-        let arguments = match profile.exists() {
-            true => [&log_arguments[..], &[tools::text(&profile)]].concat(),
-            false => vec![tools::text(&log)],
+        let arguments = if profile.exists() {
+            [&log_arguments[..], &[tools::text(&profile)]].concat()
+        } else {
+            vec![tools::text(&log)]
         };
         let (found, printed) = markers(&arguments);
         let collections: Vec<&Marker> = found.iter().filter(|marker| marker.name == "GC").collect();

@@ -388,9 +388,10 @@ fn outputs_in_an_open_folder_stay_there_whatever_its_path_is() {
             part,
             then: Some(|| {
                 fs::rename(at("folder"), at("moved")).unwrap();
-                match has_link {
-                    true => symlink("other", at("folder")).unwrap(),
-                    false => fs::rename(at("other"), at("folder")).unwrap(),
+                if has_link {
+                    symlink("other", at("folder")).unwrap()
+                } else {
+                    fs::rename(at("other"), at("folder")).unwrap()
                 }
             }),
         };

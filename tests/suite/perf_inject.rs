@@ -114,15 +114,17 @@ fn command_lines_of_perf_inject_write_the_same_profile() {
         let is_verbose = ["-v", "-vv", "--verbose"]
             .iter()
             .any(|option| words.contains(option));
-        match is_verbose || line.starts_with("-jv") {
+        if is_verbose || line.starts_with("-jv") {
             // Scripts take the path after the first colon.
-            true => assert!(
+            assert!(
                 said.starts_with("jit marker found: ./jit-26234.dump\n"),
                 "{line}: {said}"
-            ),
+            );
+        } else if unwound.is_some() {
             // There are no stacks to unwind.
-            false if unwound.is_some() => assert_eq!(codes(&said), ["JI183"], "{line}"),
-            false => assert_eq!(said, "", "{line}"),
+            assert_eq!(codes(&said), ["JI183"], "{line}");
+        } else {
+            assert_eq!(said, "", "{line}");
         }
         // The main command takes the options, too, but not one twice.
         if !line.contains("missing") && !line.contains("--force") {

@@ -50,9 +50,10 @@ fn check_lives(number: u64, layout: &str) -> Result<(), String> {
     let second = folder.path().join("second.data");
     inject(&output, &second, arguments);
     let parts = |path: &Path| model::parse(&std::fs::read(path).unwrap());
-    match parts(&output) == parts(&second) {
-        true => Ok(()),
-        false => Err("a second run changes the profile".into()),
+    if parts(&output) == parts(&second) {
+        Ok(())
+    } else {
+        Err("a second run changes the profile".into())
     }
 }
 

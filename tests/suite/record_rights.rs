@@ -23,9 +23,10 @@ fn a_program_with_more_rights_than_the_user_is_refused() {
     scene.add_file("start", "#!/usr/bin/env engine\n");
     let engine = scene.path("bin/engine");
     // Root can read everything. A user cannot give files to others.
-    let (mode, cause) = match is_root() {
-        true => (0o4755, "it runs with the rights of another user or group"),
-        false => (0o311, "it is not readable"),
+    let (mode, cause) = if is_root() {
+        (0o4755, "it runs with the rights of another user or group")
+    } else {
+        (0o311, "it is not readable")
     };
     if is_root() {
         std::os::unix::fs::chown(&engine, Some(12345), None).unwrap();

@@ -239,9 +239,12 @@ fn files_that_only_a_map_names_are_kept_near_the_script() {
     map.as_object_mut().unwrap().remove("sourcesContent");
     let sources = map["sources"].as_array().unwrap().iter();
     let is_work = |source: &&Value| source.as_str().unwrap().ends_with("work.ts");
-    let sources = sources.map(|source| match is_work(&source) {
-        true => json!("work.ts"),
-        false => json!(key.to_str().unwrap()),
+    let sources = sources.map(|source| {
+        if is_work(&source) {
+            json!("work.ts")
+        } else {
+            json!(key.to_str().unwrap())
+        }
     });
     map["sources"] = sources.collect();
     let files = [

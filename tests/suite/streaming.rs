@@ -24,9 +24,10 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(contents(&path)),
-            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(contents(&path))
+        } else {
+            drop(found.insert(path.clone(), fs::read(&path).unwrap()))
         }
     }
     found

@@ -32,9 +32,12 @@ fn dumps_below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
-        .flat_map(|path| match path.is_dir() {
-            true => dumps_below(&path),
-            false => vec![path],
+        .flat_map(|path| {
+            if path.is_dir() {
+                dumps_below(&path)
+            } else {
+                vec![path]
+            }
         })
         .filter(|path| path.extension().is_some_and(|extension| extension == "dump"))
         .collect()

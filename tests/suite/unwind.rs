@@ -82,9 +82,10 @@ impl Process {
 
     fn write(&self, is_pipe: bool) -> PathBuf {
         let path = self.folder.path().join("perf.data");
-        let bytes = match is_pipe {
-            true => self.pipe(),
-            false => self.profile.finish(),
+        let bytes = if is_pipe {
+            self.pipe()
+        } else {
+            self.profile.finish()
         };
         std::fs::write(&path, bytes).unwrap();
         path
@@ -527,9 +528,12 @@ fn deep_stacks_have_4096_frames_with_signals_and_without() {
     for (signals, markers) in [(0, 0), (3, 6)] {
         let mut process = Process::new();
         process.profile = profile_with(&path);
-        let word = |at: u64| match at < signals {
-            true => [in_return_code, in_function],
-            false => [in_function; 2],
+        let word = |at: u64| {
+            if at < signals {
+                [in_return_code, in_function]
+            } else {
+                [in_function; 2]
+            }
         };
         let words = (0..2100).flat_map(word).flat_map(u64::to_le_bytes);
         process.sample(2000, in_function, &words.collect::<Vec<u8>>());

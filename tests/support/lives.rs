@@ -225,9 +225,10 @@ impl World {
 
     fn load(&mut self, process: usize) {
         let (start, size) = (self.address(), 0x10 + self.random.below(0x80));
-        let index = match self.has_one_index {
-            true => 0,
-            false => self.processes[process].next_index,
+        let index = if self.has_one_index {
+            0
+        } else {
+            self.processes[process].next_index
         };
         self.processes[process].next_index += 1;
         self.names += 1;

@@ -50,9 +50,10 @@ pub fn scratch() -> tempfile::TempDir {
     const MEMORY: &str = "/dev/shm";
     // Other programs treat files in /dev differently: hotspot reads no symbols there.
     let is_hermetic = env!("CARGO_CRATE_NAME") == "suite";
-    match is_hermetic && std::env::var_os("TMPDIR").is_none() && has_room(MEMORY) {
-        true => tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()),
-        false => tempfile::tempdir(),
+    if is_hermetic && std::env::var_os("TMPDIR").is_none() && has_room(MEMORY) {
+        tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())
+    } else {
+        tempfile::tempdir()
     }
     .unwrap()
 }
@@ -129,9 +130,10 @@ pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
         OsStr::new("-o"),
         output.as_os_str(),
     ];
-    let layout = match more.contains(&"--layout") {
-        true => &[][..],
-        false => &FUNCTION_LAYOUT,
+    let layout = if more.contains(&"--layout") {
+        &[][..]
+    } else {
+        &FUNCTION_LAYOUT
     };
     jitinject().args(files).args(layout).args(more).output().unwrap()
 }

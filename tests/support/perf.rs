@@ -28,9 +28,10 @@ pub fn named_programs() -> Vec<String> {
 /// Returns the perf programs in `PERF_PROGRAMS`, or the one in `PATH` if there are none.
 pub fn programs() -> Vec<String> {
     let named = named_programs();
-    match named.is_empty() {
-        true => vec!["perf".to_owned()],
-        false => named,
+    if named.is_empty() {
+        vec!["perf".to_owned()]
+    } else {
+        named
     }
 }
 

@@ -25,9 +25,10 @@ pub fn stacks(profile: &Path) -> Vec<Sample> {
     let samples = in_order(shown.iter().map(Shown::stack).collect());
     // perf unwinds copies of stacks, too.
     let is_unwound = shown.iter().any(|shown| shown.has_stack);
-    let programs = match is_unwound {
-        true => Vec::new(),
-        false => perf::named_programs(),
+    let programs = if is_unwound {
+        Vec::new()
+    } else {
+        perf::named_programs()
     };
     for program in &programs {
         let others = in_order(perf::stacks_in_objects(program, profile, &[]));
@@ -150,21 +151,18 @@ fn read(profile: &Path) -> Vec<Shown> {
     file.read_exact(&mut start).unwrap();
     let file = File::open(profile).unwrap();
     // A pipe's header has only its size, in either endianness, after the magic number.
-    match start[8..] == 16u64.to_le_bytes() || start[8..] == 16u64.to_be_bytes() {
-        true => {
-            let PerfFileReader {
-                perf_file,
-                record_iter,
-            } = PerfFileReader::parse_pipe(file).unwrap();
-            Reader::new(perf_file).all(record_iter)
-        }
-        false => {
-            let PerfFileReader {
-                perf_file,
-                record_iter,
-            } = PerfFileReader::parse_file(file).unwrap();
-            Reader::new(perf_file).all(record_iter)
-        }
+    if start[8..] == 16u64.to_le_bytes() || start[8..] == 16u64.to_be_bytes() {
+        let PerfFileReader {
+            perf_file,
+            record_iter,
+        } = PerfFileReader::parse_pipe(file).unwrap();
+        Reader::new(perf_file).all(record_iter)
+    } else {
+        let PerfFileReader {
+            perf_file,
+            record_iter,
+        } = PerfFileReader::parse_file(file).unwrap();
+        Reader::new(perf_file).all(record_iter)
     }
 }
 

@@ -11,9 +11,10 @@ use super::lines::Site;
 pub fn sites(object: &Path, addresses: &[u64]) -> Vec<Vec<Site>> {
     let bytes = std::fs::read(object).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
-    let endian = match file.is_little_endian() {
-        true => gimli::RunTimeEndian::Little,
-        false => gimli::RunTimeEndian::Big,
+    let endian = if file.is_little_endian() {
+        gimli::RunTimeEndian::Little
+    } else {
+        gimli::RunTimeEndian::Big
     };
     let section = |id: gimli::SectionId| {
         let data = file

@@ -44,9 +44,10 @@ impl Map {
     }
 
     fn put(&self, out: &mut Vec<u8>, value: u64) {
-        match self.is_64 {
-            true => self.endian.write_u64(out, value),
-            false => self.endian.write_u32(out, value as u32),
+        if self.is_64 {
+            self.endian.write_u64(out, value)
+        } else {
+            self.endian.write_u32(out, value as u32)
         }
     }
 
@@ -70,9 +71,10 @@ impl Map {
                 out.resize(start + 4 * self.pointer() as usize, 0xaa);
             }
         }
-        match self.version < 2 && self.relocations == Relocations::Beside {
-            true => (out, relocated),
-            false => (out, Vec::new()),
+        if self.version < 2 && self.relocations == Relocations::Beside {
+            (out, relocated)
+        } else {
+            (out, Vec::new())
         }
     }
 

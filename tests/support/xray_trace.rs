@@ -270,9 +270,10 @@ impl Content {
         let (base, version) = (self.base, self.version);
         self.metadata(number, |endian, body| {
             endian.write_u32(body, payload.len() as u32);
-            match has_delta {
-                true => endian.write_u32(body, delta(base).unwrap() as u32),
-                false => endian.write_u64(body, record.tick),
+            if has_delta {
+                endian.write_u32(body, delta(base).unwrap() as u32)
+            } else {
+                endian.write_u64(body, record.tick)
             }
             match kind {
                 Some(kind) => endian.write_u16(body, kind),

@@ -81,9 +81,10 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
             column,
         );
     }
-    let position = match is_v8(name) {
-        true => split_v8_position(name),
-        false => split_position(name),
+    let position = if is_v8(name) {
+        split_v8_position(name)
+    } else {
+        split_position(name)
     };
     // Code that V8 has evaluated has no path: `get x :1:20`.
     let Some((head, line, column)) = position.filter(|(head, ..)| !head.ends_with(b" ")) else {

@@ -209,9 +209,10 @@ fn write_flame_graph(path: &Path, compared: &Compared) -> Result<(), Diagnostic>
 fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
     let mut files = Vec::new();
     for path in paths {
-        match path.is_dir() {
-            true => files.extend(files_in(path)?),
-            false => files.push(path.clone()),
+        if path.is_dir() {
+            files.extend(files_in(path)?)
+        } else {
+            files.push(path.clone())
         }
     }
     threads::map(&files, |file| read(file)).into_iter().collect()
@@ -232,9 +233,10 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
         files = paths.iter().filter_map(|path| recorded_summary(path)).collect();
     }
     files.sort();
-    match files.is_empty() {
-        true => Err(Diagnostic::new(Issue::NoSummaries).in_file(folder)),
-        false => Ok(files),
+    if files.is_empty() {
+        Err(Diagnostic::new(Issue::NoSummaries).in_file(folder))
+    } else {
+        Ok(files)
     }
 }
 

@@ -66,12 +66,15 @@ fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String 
                     .and_then(|(_, word)| word.split('"').next())
                     .is_some_and(is_command)
             };
-            let lines = script.lines().map(|line| match offers(line) {
-                true => line.replace(
-                    "\"__fish_jitinject_needs_command\"",
-                    "\"test (count (commandline -opc)) -eq 1\"",
-                ),
-                false => line.to_owned(),
+            let lines = script.lines().map(|line| {
+                if offers(line) {
+                    line.replace(
+                        "\"__fish_jitinject_needs_command\"",
+                        "\"test (count (commandline -opc)) -eq 1\"",
+                    )
+                } else {
+                    line.to_owned()
+                }
             });
             // clap's script has no values of positional arguments.
             let codes: Vec<&str> = diagnostics::catalogue().map(|entry| entry.id).collect();

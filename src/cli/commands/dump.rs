@@ -100,19 +100,24 @@ impl DumpArguments {
         if options.filter.selects_functions() && kind == FileKind::XrayTrace && !has_names {
             report(&Diagnostic::new(Issue::NamesNeedFunctions));
         }
-        let style = match terminal::has_colors() {
-            true => terminal::bold(terminal::WARNING),
-            false => Style::new(),
+        let style = if terminal::has_colors() {
+            terminal::bold(terminal::WARNING)
+        } else {
+            Style::new()
         };
         terminal::print_plain(|output| {
             let preamble = Preamble::new(&input, kind);
-            match self.json {
-                true => write_json_line(output, &preamble)?,
-                false => preamble.write(output)?,
+            if self.json {
+                write_json_line(output, &preamble)?
+            } else {
+                preamble.write(output)?
             }
-            dump::dump(&input.file, kind, &options, &mut |entry| match self.json {
-                true => write_json_line(output, entry),
-                false => text_line(output, entry, style),
+            dump::dump(&input.file, kind, &options, &mut |entry| {
+                if self.json {
+                    write_json_line(output, entry)
+                } else {
+                    text_line(output, entry, style)
+                }
             })
         })?;
         if input.file.has_shrunk() {
@@ -127,9 +132,10 @@ impl DumpArguments {
     fn kind_of(&self, input: &RuntimeFile) -> Result<FileKind, Diagnostic> {
         if input.file.is_empty() {
             let faults = faults(input).join("; ");
-            let empty = match faults.is_empty() {
-                true => Diagnostic::new(Issue::EmptyFile),
-                false => Diagnostic::new(Issue::NothingUnpacked).with("faults", faults),
+            let empty = if faults.is_empty() {
+                Diagnostic::new(Issue::EmptyFile)
+            } else {
+                Diagnostic::new(Issue::NothingUnpacked).with("faults", faults)
             };
             return Err(empty.in_file(&self.file));
         }

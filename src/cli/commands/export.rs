@@ -142,9 +142,10 @@ impl ExportArguments {
         // Messages and the output follow where the bar was.
         drop(bar);
         let export = result?;
-        match is_stdout {
-            true => print_plain(|output| export.write(output))?,
-            false => export.save(&self.output)?,
+        if is_stdout {
+            print_plain(|output| export.write(output))?
+        } else {
+            export.save(&self.output)?
         }
         if !self.quiet {
             report_all(export.diagnostics(), self.verbose);

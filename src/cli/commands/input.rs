@@ -28,16 +28,15 @@ pub struct RuntimeFile {
 impl RuntimeFile {
     /// Opens a file; `-` is standard input.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = match is_standard(path) {
-            true => {
-                let mut temp_file = TempFile::create()?;
-                let may_be_one = |start: &[u8]| {
-                    is_profile(start) || FileKind::from_content_or_name(start, base_name(path)).is_some()
-                };
-                copy_if(io::stdin().lock(), &mut temp_file, may_be_one)?;
-                temp_file.map(path)?
-            }
-            false => InputFile::open(path)?,
+        let file = if is_standard(path) {
+            let mut temp_file = TempFile::create()?;
+            let may_be_one = |start: &[u8]| {
+                is_profile(start) || FileKind::from_content_or_name(start, base_name(path)).is_some()
+            };
+            copy_if(io::stdin().lock(), &mut temp_file, may_be_one)?;
+            temp_file.map(path)?
+        } else {
+            InputFile::open(path)?
         };
         Self::of(file)
     }

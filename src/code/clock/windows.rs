@@ -231,9 +231,10 @@ impl Windows {
         // Offsets from which a window matches (1), or no longer does (-1).
         let mut changes: Vec<(i64, i32)> = Vec::new();
         for window in windows.filter(|window| window.to >= least) {
-            match window.from <= least {
-                true => least_score = least_score.saturating_add(1),
-                false => changes.push((window.from, 1)),
+            if window.from <= least {
+                least_score = least_score.saturating_add(1)
+            } else {
+                changes.push((window.from, 1))
             }
             changes.extend(window.to.checked_add(1).map(|end| (end, -1)));
         }

@@ -376,9 +376,12 @@ impl Lock {
             return Ok(());
         }
         let is_emptied = contents.retain(|path| !path.to_str().is_some_and(&is_used));
-        let removed = contents.remove(&self.folder).and_then(|()| match is_emptied {
-            true => self.place.remove_folder(),
-            false => Ok(()),
+        let removed = contents.remove(&self.folder).and_then(|()| {
+            if is_emptied {
+                self.place.remove_folder()
+            } else {
+                Ok(())
+            }
         });
         match removed {
             Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => {

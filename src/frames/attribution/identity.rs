@@ -255,15 +255,16 @@ impl<'a> IdentityNamer<'a> {
             FrameCode::Native { module, .. } => frame.symbol.map(|symbol| {
                 let symbol = &self.tables.symbols[symbol];
                 let name = symbol.name.clone();
-                let identity = match modules.has_jit_code(module) {
-                    true => FunctionIdentity {
+                let identity = if modules.has_jit_code(module) {
+                    FunctionIdentity {
                         tier: frame.tier.map(|tier| self.tables.tiers[tier].clone()),
                         ..FunctionIdentity::of(CodeOrigin::Jit, name)
-                    },
-                    false => FunctionIdentity {
+                    }
+                } else {
+                    FunctionIdentity {
                         module: Some(modules.path(module)),
                         ..FunctionIdentity::of(CodeOrigin::Native, name)
-                    },
+                    }
                 };
                 (identity, symbol.size)
             }),

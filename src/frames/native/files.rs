@@ -107,9 +107,10 @@ impl NativeFiles {
         build_id: &[u8],
     ) -> impl Iterator<Item = OpenFile> {
         let path = Path::new(OsStr::from_bytes(path));
-        let at_path = match path.has_root() {
-            true => self.open_below_root(path),
-            false => self.reach.open_recorded(&debug_file.with_file_name(path)).ok(),
+        let at_path = if path.has_root() {
+            self.open_below_root(path)
+        } else {
+            self.reach.open_recorded(&debug_file.with_file_name(path)).ok()
         };
         // Debug files may be reached by links, from which relative paths do not lead there.
         let mut parts = path.components();

@@ -278,9 +278,12 @@ fn sort(rows: &mut [RankedRow], by: By, tables: &Tables) {
         }
     }
     rows.sort_by(|one, other| {
-        let charged = |row: &RankedRow| match by.has_charged() {
-            true => row.charged,
-            false => Weight::default(),
+        let charged = |row: &RankedRow| {
+            if by.has_charged() {
+                row.charged
+            } else {
+                Weight::default()
+            }
         };
         let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
         let by_name = || {
@@ -306,9 +309,10 @@ fn thread_name(tables: &Tables, thread: ThreadIndex) -> String {
 /// A process as text.
 fn process_name(tables: &Tables, thread: ThreadIndex) -> String {
     let thread = &tables.threads[thread];
-    let name = match thread.process_name.is_empty() {
-        true => thread.name(),
-        false => &thread.process_name,
+    let name = if thread.process_name.is_empty() {
+        thread.name()
+    } else {
+        &thread.process_name
     };
     format!("{name} {}", thread.pid_text())
 }

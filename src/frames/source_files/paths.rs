@@ -66,12 +66,11 @@ impl SourceOptions {
     fn local(&self, path: &[u8]) -> Option<(PathBuf, Option<&Path>)> {
         let (path, folder) = self.mapping(path);
         let path = Path::new(OsStr::from_bytes(&path));
-        match path.is_absolute() {
-            true => Some((path.to_owned(), folder)),
-            false => {
-                let folder = self.source_dir.as_deref()?;
-                Some((folder.join(path), Some(folder)))
-            }
+        if path.is_absolute() {
+            Some((path.to_owned(), folder))
+        } else {
+            let folder = self.source_dir.as_deref()?;
+            Some((folder.join(path), Some(folder)))
         }
     }
 }
@@ -109,10 +108,12 @@ impl<'o> SourceFiles<'o> {
     pub fn open_beside(&self, path: &[u8], inside: &Path) -> io::Result<OpenFile> {
         let (path, named) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
         let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
-        match self.reach.is_confined() {
-            true => self.open_in(named, &folder.join(inside)),
-            false if named.is_some() => walk::open(inside, Scope::Beneath(folder)),
-            false => walk::open(inside, Scope::BeneathRecorded(folder)),
+        if self.reach.is_confined() {
+            self.open_in(named, &folder.join(inside))
+        } else if named.is_some() {
+            walk::open(inside, Scope::Beneath(folder))
+        } else {
+            walk::open(inside, Scope::BeneathRecorded(folder))
         }
     }
 
@@ -123,9 +124,10 @@ impl<'o> SourceFiles<'o> {
         let (path, named) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
         let open = |folder: &Path, scope| {
             let inside = path.strip_prefix(folder).ok()?;
-            Some(match self.reach.is_confined() {
-                true => self.open_in(named, &path),
-                false => walk::open(inside, scope),
+            Some(if self.reach.is_confined() {
+                self.open_in(named, &path)
+            } else {
+                walk::open(inside, scope)
             })
         };
         let script = self.options.local_path(script);
@@ -201,9 +203,10 @@ fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
 /// Decodes the percent escapes of a URL, unless one stands for NUL, which no path has.
 pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let decoded: Vec<u8> = percent_decode(text).collect();
-    match decoded.contains(&0) {
-        true => text.to_vec(),
-        false => decoded,
+    if decoded.contains(&0) {
+        text.to_vec()
+    } else {
+        decoded
     }
 }
 

@@ -336,9 +336,10 @@ fn is_stub(name: &[u8]) -> bool {
 pub fn of_jit(name: &[u8]) -> Kind {
     let has_start = HELPERS.iter().any(|start| name.starts_with(start.as_bytes()));
     let has_end = || STUB_ENDS.iter().any(|end| name.ends_with(end.as_bytes()));
-    match has_start || is_stub(name) || has_end() || names::is_built_in(name) {
-        true => Kind::Native,
-        false => Kind::Language,
+    if has_start || is_stub(name) || has_end() || names::is_built_in(name) {
+        Kind::Native
+    } else {
+        Kind::Language
     }
 }
 

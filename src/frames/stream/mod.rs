@@ -110,16 +110,15 @@ pub fn read_then<R>(
         unwinding: true,
     };
     let result = load(|_| Ok(()), &options.load, needed, &data, progress).and_then(|recording| {
-        let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
-            true => {
-                let how = UnwindOptions {
-                    kept: KeptStacks::Nothing,
-                    fold_interpreter: false,
-                    is_optional: false,
-                };
-                unwind(&options.load, how, recording, progress)?
-            }
-            false => (recording, Unwound::default()),
+        let (recording, unwound) = if recording.profile.profile.attrs.copies_stacks() {
+            let how = UnwindOptions {
+                kept: KeptStacks::Nothing,
+                fold_interpreter: false,
+                is_optional: false,
+            };
+            unwind(&options.load, how, recording, progress)?
+        } else {
+            (recording, Unwound::default())
         };
         read_recording(options, &recording, &unwound, consumer, progress, finish)
     });

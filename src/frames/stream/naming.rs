@@ -293,13 +293,13 @@ impl<'a> Namer<'a> {
         let has_lines = info.is_some();
         let info = info.or_else(|| self.names_and_lines.declaration(jitted.name));
         let is_mapped = |info: &DebugInfo<'_>| info.files.iter().any(|file| file.script.is_some());
-        let generated = info
-            .as_ref()
-            .filter(|info| is_mapped(info))
-            .and_then(|_| match has_lines {
-                true => self.names_and_lines.generated_lines_of(id, &jitted).0,
-                false => names::declaration(jitted.name),
-            });
+        let generated = info.as_ref().filter(|info| is_mapped(info)).and_then(|_| {
+            if has_lines {
+                self.names_and_lines.generated_lines_of(id, &jitted).0
+            } else {
+                names::declaration(jitted.name)
+            }
+        });
         let mut function = self.declared(jitted.name, &name, &plain, owner);
         let symbol = self.add_symbol(
             code,
@@ -410,16 +410,18 @@ impl<'a> Namer<'a> {
                 line: function.line,
                 column: function.column,
             });
-            let name = match is_native {
-                true => inlined.decoded(function.name),
-                false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
+            let name = if is_native {
+                inlined.decoded(function.name)
+            } else {
+                printable(&NameStyle::Plain.apply_to_inlined(function.name, location))
             };
             NamedFunction {
                 kind: own.kind,
                 is_named: !name.is_empty(),
-                name: match name.is_empty() {
-                    true => ANONYMOUS.to_owned(),
-                    false => name,
+                name: if name.is_empty() {
+                    ANONYMOUS.to_owned()
+                } else {
+                    name
                 },
                 module: own.module,
                 file,
@@ -453,25 +455,22 @@ impl<'a> Namer<'a> {
         let own = self.index_of_module(module);
         let start = range.start.0;
         let symbol = self.add_symbol(code, printable(name.as_bytes()), start, Some(range.size()));
-        let (mut function, tier) = match is_jit {
-            true => {
-                let name = name.as_bytes();
-                let tier = names::tier(name).map(str::as_bytes);
-                let plain = NameStyle::Plain.apply_declared(name.into(), || None, tier);
-                let mut function = self.declared(name, name, &plain, NOBODY);
-                if let Some(RecordedLines { info, .. }) = &mut found {
-                    self.restore_paths(module, info);
-                    // Options, and URLs, give lines and inlined calls another path than the name has.
-                    if declared_line(info) == Some(function.line) {
-                        function.file = None;
-                    }
+        let (mut function, tier) = if is_jit {
+            let name = name.as_bytes();
+            let tier = names::tier(name).map(str::as_bytes);
+            let plain = NameStyle::Plain.apply_declared(name.into(), || None, tier);
+            let mut function = self.declared(name, name, &plain, NOBODY);
+            if let Some(RecordedLines { info, .. }) = &mut found {
+                self.restore_paths(module, info);
+                // Options, and URLs, give lines and inlined calls another path than the name has.
+                if declared_line(info) == Some(function.line) {
+                    function.file = None;
                 }
-                (function, tier.map(|tier| self.index_of_tier(tier)))
             }
-            false => {
-                let (kind, name) = (kinds::of_native(&name), printable(name.as_bytes()));
-                (NamedFunction::new(kind, name, Some(own)), None)
-            }
+            (function, tier.map(|tier| self.index_of_tier(tier)))
+        } else {
+            let (kind, name) = (kinds::of_native(&name), printable(name.as_bytes()));
+            (NamedFunction::new(kind, name, Some(own)), None)
         };
         let lines = found.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {

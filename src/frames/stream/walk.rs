@@ -340,9 +340,10 @@ impl SampleWalk<'_> {
         time: Time,
         is_leaf: bool,
     ) -> (FrameAddress, Range<Time>) {
-        let known = match is_leaf {
-            true => &mut self.leaves,
-            false => &mut self.callers,
+        let known = if is_leaf {
+            &mut self.leaves
+        } else {
+            &mut self.callers
         };
         if let Some((&place, times)) = known.get(space, address, time) {
             return (place, times.clone());

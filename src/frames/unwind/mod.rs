@@ -210,9 +210,10 @@ fn report_cut(counts: &UnwoundCounts, copy_size: u32) -> Option<Diagnostic> {
         LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
     };
     let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
-    Some(match is_large_part && copy_size < LARGEST_COPY {
-        true => cut.as_warning(),
-        false => cut,
+    Some(if is_large_part && copy_size < LARGEST_COPY {
+        cut.as_warning()
+    } else {
+        cut
     })
 }
 

@@ -149,9 +149,10 @@ impl FrameState<'_> {
                 let slot = self.evaluate(rules, expression, Some(cfa))?;
                 // GCC's slot of a realigned frame is where the frame pointer points to: after `leave`, in the frame of a caller.
                 let is_beyond = self.is_interrupted && !rules.is_signal && slot >= cfa;
-                match is_beyond || self.is_popped(slot) {
-                    true => of(register)?,
-                    false => self.stack.word(slot)?,
+                if is_beyond || self.is_popped(slot) {
+                    of(register)?
+                } else {
+                    self.stack.word(slot)?
                 }
             }
             RegisterRule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
@@ -278,9 +279,10 @@ impl FrameState<'_> {
         let stack_pointer = self.target.stack_pointer();
         let (old, new) = (self.registers.get(stack_pointer), caller.get(stack_pointer));
         let is_leaf = self.is_interrupted && self.target.link_register().is_some();
-        match is_signal || new > old || is_leaf && new == old && address != self.address {
-            true => Ok(address),
-            false => Err(End::Lost),
+        if is_signal || new > old || is_leaf && new == old && address != self.address {
+            Ok(address)
+        } else {
+            Err(End::Lost)
         }
     }
 }

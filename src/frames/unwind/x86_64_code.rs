@@ -136,10 +136,12 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
             state,
             is_certain: false,
         };
-        next = match ends_path(&instruction) {
-            false => Some(after),
-            true if is_jump => Some(likely(state)),
-            true => found.has_frame.then_some(likely(State::Framed)),
+        next = if !ends_path(&instruction) {
+            Some(after)
+        } else if is_jump {
+            Some(likely(state))
+        } else {
+            found.has_frame.then_some(likely(State::Framed))
         };
     }
     if decoded.len() < code.len() {

@@ -245,9 +245,10 @@ impl<'a> ObjectWriter<'a> {
         let name = self
             .input
             .symbol_name(name, || function.declaration(), function.tier());
-        match name.is_empty() && !job.members.is_mapped_whole() {
-            true => Cow::Owned(object::unnamed(loaded.member.range.start.0)),
-            false => name,
+        if name.is_empty() && !job.members.is_mapped_whole() {
+            Cow::Owned(object::unnamed(loaded.member.range.start.0))
+        } else {
+            name
         }
     }
 

@@ -124,9 +124,10 @@ impl Neighbourhoods {
             let start = starts.get(&id).copied().unwrap_or(Time::MAX);
             for map in space.maps.iter().filter(|map| map.backing.is_file()) {
                 let own = ranges.entry(id).or_default();
-                match map.time < start {
-                    true => own.ground.push(map.range),
-                    false => own.others.push(map.range),
+                if map.time < start {
+                    own.ground.push(map.range)
+                } else {
+                    own.others.push(map.range)
                 }
                 files.entry(families[id]).or_default().push(map.range);
             }

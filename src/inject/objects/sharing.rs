@@ -124,12 +124,13 @@ pub fn shared<'g>(
         })
         .collect();
     let stretches = stretches(processes, mapped, &groups);
-    let SplitStretches { large, loose } = match stretches.len() <= MAX_SEPARATE {
-        true => SplitStretches {
+    let SplitStretches { large, loose } = if stretches.len() <= MAX_SEPARATE {
+        SplitStretches {
             large: stretches,
             loose: Vec::new(),
-        },
-        false => split_largest(stretches, &groups),
+        }
+    } else {
+        split_largest(stretches, &groups)
     };
     let mut objects: Vec<ObjectMembers<'g>> = large
         .iter()

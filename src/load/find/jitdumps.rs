@@ -334,9 +334,10 @@ impl<'a> JitdumpSearch<'a> {
             if group.chosen.is_none() {
                 let missing = self.reject(rejected_files);
                 let is_gone = missing.issue == Issue::DumpNotFound && self.has_other_mounts(group);
-                group.chosen = Some(Err(match is_gone {
-                    true => missing.with_remedy(COPY_OUT_OF_MOUNTS),
-                    false => missing,
+                group.chosen = Some(Err(if is_gone {
+                    missing.with_remedy(COPY_OUT_OF_MOUNTS)
+                } else {
+                    missing
                 }));
             }
         }
@@ -369,9 +370,10 @@ impl<'a> JitdumpSearch<'a> {
     /// Returns why a marker has none of the files that were tried.
     fn reject(&self, mut rejected_files: Tried) -> Diagnostic {
         if rejected_files.is_empty() {
-            return Diagnostic::new(match self.access.reach.is_confined() {
-                true => Issue::DumpNotFoundConfined,
-                false => Issue::DumpNotFound,
+            return Diagnostic::new(if self.access.reach.is_confined() {
+                Issue::DumpNotFoundConfined
+            } else {
+                Issue::DumpNotFound
             });
         }
         // A file in a folder that the user named may also be beside the profile.
@@ -529,11 +531,12 @@ fn still_written(marker: &FileMarker, path: &Path) -> Diagnostic {
         .in_file_called(printable(&marker.path))
         .with("pid", marker.pid);
     // It is not at its path here.
-    match path.starts_with(process_folder(marker.pid)) {
-        true => incomplete
+    if path.starts_with(process_folder(marker.pid)) {
+        incomplete
             .with("copy", printable_path(path))
-            .with_remedy(COPY_MEANWHILE),
-        false => incomplete,
+            .with_remedy(COPY_MEANWHILE)
+    } else {
+        incomplete
     }
 }
 

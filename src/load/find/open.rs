@@ -26,9 +26,10 @@ pub fn accept_if(
 
 /// Fails if no more files may be opened while so many are in use.
 fn check_count(in_use: usize) -> Result<(), Diagnostic> {
-    match in_use < MAX_FILES {
-        true => Ok(()),
-        false => Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES)),
+    if in_use < MAX_FILES {
+        Ok(())
+    } else {
+        Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES))
     }
 }
 

@@ -124,9 +124,10 @@ pub fn write_sample(
     let before_user = before_user_part(record, sample);
     let addresses = stack.iter().filter(|&&entry| entry != PERF_CONTEXT_USER).count();
     let is_better = addresses > recorded.saturating_sub(before_user).saturating_sub(1);
-    let (kernel, stack) = match is_better && !stack.is_empty() {
-        true => (before_user, stack),
-        false => (recorded, &[][..]),
+    let (kernel, stack) = if is_better && !stack.is_empty() {
+        (before_user, stack)
+    } else {
+        (recorded, &[][..])
     };
     // A record may be cut off.
     let end = record.bytes.len();

@@ -150,9 +150,10 @@ impl Reading<'_> {
         }
         seam.piece = piece.saturating_add(1);
         let is_whole = is_passed || buffer.filled >= ROOM.saturating_add(size);
-        let records = match is_passed {
-            true => self.records(&[], seam.at, 0),
-            false => self.pass(&mut seam, buffer, start),
+        let records = if is_passed {
+            self.records(&[], seam.at, 0)
+        } else {
+            self.pass(&mut seam, buffer, start)
         };
         if !is_whole || seam.start.len() >= ROOM {
             self.end(&mut seam, PiecesEnd::OfRecords);

@@ -529,9 +529,10 @@ mod tests {
         assert!(in_file.next().is_none() && !in_file.needs_memory());
         for is_file in [false, true] {
             let mut repaired = Vec::new();
-            let source = match is_file {
-                true => ProfileBytes::of_file(&file),
-                false => ProfileBytes::from(&data[..]),
+            let source = if is_file {
+                ProfileBytes::of_file(&file)
+            } else {
+                ProfileBytes::from(&data[..])
             };
             repair(source, &attrs, ORDER, &mut repaired).unwrap();
             assert!(repaired == data, "{is_file}");

@@ -199,9 +199,10 @@ impl RecordValidator<'_> {
         if !self.is_possible(record, &facts, last) {
             return Verdict::Invalid;
         }
-        match is_doubtful(record, &facts) || self.trailing_offset(record, &facts).is_some() {
-            true => Verdict::Depends(facts),
-            false => Verdict::Record,
+        if is_doubtful(record, &facts) || self.trailing_offset(record, &facts).is_some() {
+            Verdict::Depends(facts)
+        } else {
+            Verdict::Record
         }
     }
 

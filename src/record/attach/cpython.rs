@@ -101,9 +101,10 @@ impl Request {
             .arg(pid.to_string())
             .arg(&script);
         let printed = short_command::run(command, true, MAX_START, is_stopped).map_err(failed)?;
-        match printed.status.success() {
-            true => Ok(Self { pid, folder, answer }),
-            false => Err(last_line(&printed)),
+        if printed.status.success() {
+            Ok(Self { pid, folder, answer })
+        } else {
+            Err(last_line(&printed))
         }
     }
 

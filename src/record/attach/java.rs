@@ -23,9 +23,10 @@ pub fn write_map(pid: u32, is_stopped: IsStopped<'_>) -> Result<(), String> {
         ErrorKind::TimedOut => format!("jcmd has not ended within {} s", PATIENCE.as_secs()),
         _ => format!("jcmd: {cause}"),
     })?;
-    match printed.status.success() {
-        true => Ok(()),
-        false => Err(last_line(&printed)),
+    if printed.status.success() {
+        Ok(())
+    } else {
+        Err(last_line(&printed))
     }
 }
 

@@ -293,9 +293,10 @@ impl FunctionTest<'_, '_> {
         let probabilities = changes.map(|((share, shown), &row)| {
             let probability = self.probability(share, shown);
             let is_like_all = shown.change * direction > 0.0 && !self.is_opposed(share, direction);
-            match is_like_all && self.has_most(row, part) {
-                true => probability.min(shown.p()),
-                false => probability,
+            if is_like_all && self.has_most(row, part) {
+                probability.min(shown.p())
+            } else {
+                probability
             }
         });
         let parts = tested
@@ -328,9 +329,10 @@ impl FunctionTest<'_, '_> {
         let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
         // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
-        let assumed = match table.runs.iter().any(|run| run.samples.jit > 0) {
-            true => self.options.assumptions.jit,
-            false => self.options.assumptions.other,
+        let assumed = if table.runs.iter().any(|run| run.samples.jit > 0) {
+            self.options.assumptions.jit
+        } else {
+            self.options.assumptions.other
         };
         let series = |&row: &u32| {
             let samples = || {
@@ -432,16 +434,12 @@ fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
     })
 }
 
-/// Returns the verdict: by the CPU time if its change is significant, else by functions that changed by `least` or
-/// more.
+/// Returns the verdict: by the CPU time if its change is significant, else by functions that changed by at least `least`.
 fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) -> Verdict {
-    if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
-        return match cpu.change_percent > 0.0 {
-            true => Verdict::Slower,
-            false => Verdict::Faster,
-        };
-    }
     let changed = |direction: f64| {
+        if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
+            return cpu.change_percent * direction > 0.0;
+        }
         let mut changes = functions.iter().map(FunctionChange::significant_change);
         changes.any(|change| change * direction >= least)
     };
@@ -479,9 +477,10 @@ impl FunctionChange {
     /// Returns the significant change that counts for the verdict: that of the time in the function, or, if that is too
     /// small to be tested, of the time with it on the stack. Code that is interpreted runs in the interpreter.
     pub fn significant_change(&self) -> f64 {
-        match self.is_judged_by_total() {
-            true => self.significant_total(),
-            false => self.significant_own(),
+        if self.is_judged_by_total() {
+            self.significant_total()
+        } else {
+            self.significant_own()
         }
     }
 
@@ -492,9 +491,10 @@ impl FunctionChange {
     /// Returns the rest of a significant change. If a part of it is explained, the rest may be chance alone.
     fn significant(&self, estimate: &Estimate, rest: f64) -> f64 {
         let margin = self.explanation.as_ref().and(estimate.margin);
-        match estimate.is_significant && rest.abs() > margin.unwrap_or_default() {
-            true => rest,
-            false => 0.0,
+        if estimate.is_significant && rest.abs() > margin.unwrap_or_default() {
+            rest
+        } else {
+            0.0
         }
     }
 }

@@ -213,10 +213,12 @@ impl ExplanationSearch<'_> {
         if total.change <= 0.0 && self.explain_delegation(index, lost) {
             return;
         }
-        let callers: Vec<usize> = match has_vanished(&total) {
-            true => self.callers_before(index),
-            false if self.is_total_unchanged(index, lost) => vec![index],
-            false => return,
+        let callers: Vec<usize> = if has_vanished(&total) {
+            self.callers_before(index)
+        } else if self.is_total_unchanged(index, lost) {
+            vec![index]
+        } else {
+            return;
         };
         let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
         let callees: BTreeSet<usize> = callees.flatten().copied().collect();
@@ -226,9 +228,10 @@ impl ExplanationSearch<'_> {
             return;
         }
         // A function that took the place of another has its total.
-        let (gone, size) = match has_vanished(&total) {
-            true => (total.change, -total.change),
-            false => (0.0, lost),
+        let (gone, size) = if has_vanished(&total) {
+            (total.change, -total.change)
+        } else {
+            (0.0, lost)
         };
         let covered = cover(lost, size, gains);
         self.add_move(index, &covered, (-lost, gone));

@@ -160,9 +160,10 @@ impl Periods {
 
     /// Returns the mean period, relative to that of these.
     fn relative_to(&self, all: &Self) -> f64 {
-        match self.samples > 0.0 && all.period > 0.0 {
-            true => self.period / self.samples * (all.samples / all.period),
-            false => 1.0,
+        if self.samples > 0.0 && all.period > 0.0 {
+            self.period / self.samples * (all.samples / all.period)
+        } else {
+            1.0
         }
     }
 }
@@ -227,9 +228,10 @@ fn first_period(run: &ParsedSummary) -> u64 {
 fn counts(table: &RunTable<'_>) -> (Measure, Vec<f64>) {
     let samples: Vec<u64> = (0..table.runs.len()).map(|run| table.samples(run)).collect();
     let periods: Vec<u64> = table.runs.iter().map(|run| first_period(run)).collect();
-    let (measure, counts) = match periods.contains(&0) || periods == samples {
-        true => (Measure::Samples, samples),
-        false => (Measure::Events, periods),
+    let (measure, counts) = if periods.contains(&0) || periods == samples {
+        (Measure::Samples, samples)
+    } else {
+        (Measure::Events, periods)
     };
     (measure, counts.into_iter().map(|count| count as f64).collect())
 }
@@ -278,9 +280,12 @@ fn different_stacks(table: &RunTable<'_>) -> Option<Diagnostic> {
     let mut runs = with_samples.filter_map(|run| table.runs.get(run));
     let first = has_stacks(runs.next()?);
     let run = runs.find(|run| has_stacks(run) != first)?;
-    let text = |has_stacks| match has_stacks {
-        true => "with call stacks",
-        false => "without call stacks",
+    let text = |has_stacks| {
+        if has_stacks {
+            "with call stacks"
+        } else {
+            "without call stacks"
+        }
     };
     let differs = Diagnostic::new(Issue::StacksDiffer)
         .with("this", text(!first))
@@ -314,9 +319,10 @@ impl<'a> EventOfRun<'a> {
     }
 
     fn kernel_text(&self) -> &'static str {
-        match self.is_user_only {
-            true => "without kernel time",
-            false => "with kernel time",
+        if self.is_user_only {
+            "without kernel time"
+        } else {
+            "with kernel time"
         }
     }
 }

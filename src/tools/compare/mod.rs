@@ -63,9 +63,10 @@ pub fn compare(
         .iter()
         .map(|rule| rule.check(&comparison, &scale.diagnostics, options.measure));
     comparison.rules = rules.collect::<Result<_, _>>()?;
-    let flame_graph = match wants_graph {
-        true => ComparedFlameGraph::of(&table, &scale),
-        false => ComparedFlameGraph::default(),
+    let flame_graph = if wants_graph {
+        ComparedFlameGraph::of(&table, &scale)
+    } else {
+        ComparedFlameGraph::default()
     };
     Ok(Compared {
         comparison,

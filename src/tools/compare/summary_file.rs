@@ -122,12 +122,11 @@ fn check_periods(profile: &ProfileSummary) -> Result<(), Diagnostic> {
         sum.saturating_add(function.self_period.first())
     });
     let total = known().map(|function| function.total_period.first()).max();
-    match own.max(total.unwrap_or_default()) > most {
-        true => {
-            let cause = format!("the functions have a larger period than the {most} of the profile");
-            Err(Diagnostic::new(Issue::SummaryInconsistent).with("cause", cause))
-        }
-        false => Ok(()),
+    if own.max(total.unwrap_or_default()) > most {
+        let cause = format!("the functions have a larger period than the {most} of the profile");
+        Err(Diagnostic::new(Issue::SummaryInconsistent).with("cause", cause))
+    } else {
+        Ok(())
     }
 }
 

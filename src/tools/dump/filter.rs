@@ -73,9 +73,10 @@ impl FromStr for TimeRange {
             _ => digits.parse().map(Some).map_err(|_| wrong()),
         };
         let (from, to) = (number(from)?.unwrap_or_default(), number(to)?);
-        match to.is_some_and(|to| to <= from) {
-            true => Err(format!("{text} has nothing in it: TO is not later than FROM")),
-            false => Ok(Self { from, to }),
+        if to.is_some_and(|to| to <= from) {
+            Err(format!("{text} has nothing in it: TO is not later than FROM"))
+        } else {
+            Ok(Self { from, to })
         }
     }
 }

@@ -82,9 +82,10 @@ impl<E> EntryWriter<'_, '_, E> {
     /// Passes on an entry that is not an event.
     fn emit(&mut self, entry: DumpEntry<'_>) -> Result<(), E> {
         self.position = entry.offset.saturating_add(entry.size);
-        match self.has_no_filter {
-            true => (self.sink)(&entry),
-            false => Ok(()),
+        if self.has_no_filter {
+            (self.sink)(&entry)
+        } else {
+            Ok(())
         }
     }
 

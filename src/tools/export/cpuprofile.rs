@@ -229,9 +229,10 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
 
 /// Returns a path as a URL. Other names, such as `node:fs`, stay as they are.
 fn url(path: &str) -> String {
-    match path.starts_with('/') {
-        true => format!("file://{}", utf8_percent_encode(path, ESCAPED)),
-        false => path.to_owned(),
+    if path.starts_with('/') {
+        format!("file://{}", utf8_percent_encode(path, ESCAPED))
+    } else {
+        path.to_owned()
     }
 }
 

@@ -90,9 +90,12 @@ fn thread(
     let event = first.and_then(|row| profile.event(row.event));
     let has_weights = first.is_some_and(|row| weighted.contains(&row.event));
     let is_time = event.is_some_and(|event| event.unit == Unit::Nanoseconds);
-    let weight = |period: u64| match is_time {
-        true => milliseconds(period),
-        false => period as f64,
+    let weight = |period: u64| {
+        if is_time {
+            milliseconds(period)
+        } else {
+            period as f64
+        }
     };
     let periods = || rows.iter().map(|row| row.weight.period);
     let event = event.filter(|_| profile.events.len() > 1);

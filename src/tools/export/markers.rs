@@ -173,9 +173,12 @@ impl Markers {
             let is_wanted = is_sampled || has_all;
             let times = compilation.time.map(|time| (time, time));
             // The thread is only in the function's record, which is not read if it gets no marker anyway.
-            let tid = || match is_wanted {
-                true => thread_of(&function_of(files, compilation.function)?, &compilation),
-                false => None,
+            let tid = || {
+                if is_wanted {
+                    thread_of(&function_of(files, compilation.function)?, &compilation)
+                } else {
+                    None
+                }
             };
             if !selection.has(compilation.pid, times, tid) {
                 continue;
@@ -183,9 +186,10 @@ impl Markers {
             let Some((time, _)) = selection.times_in_recording(times, &mut self.left_out) else {
                 continue;
             };
-            match is_wanted {
-                true => found.push((!is_sampled, time, compilation)),
-                false => increment(&mut self.left_out.without_samples),
+            if is_wanted {
+                found.push((!is_sampled, time, compilation))
+            } else {
+                increment(&mut self.left_out.without_samples)
             }
         }
         found.sort_unstable();

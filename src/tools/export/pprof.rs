@@ -184,9 +184,12 @@ impl<W: Write> Writer<'_, W> {
         let profile = self.profile;
         let mut message = Message::default();
         message.numbers(sample_field::LOCATIONS, locations.iter().copied());
-        let values = profile.events.iter().flat_map(|&event| match event == row.event {
-            true => [row.weight.samples, row.weight.period],
-            false => [0, 0],
+        let values = profile.events.iter().flat_map(|&event| {
+            if event == row.event {
+                [row.weight.samples, row.weight.period]
+            } else {
+                [0, 0]
+            }
         });
         // Values are signed.
         let values = values.map(|value| value.min(i64::MAX as u64));

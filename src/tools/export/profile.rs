@@ -194,9 +194,10 @@ impl ExportedProfile {
         }
         // Samples of equal time stay in the order of the file.
         let key = |row: &WeightedStack| (row.thread, row.event, row.time);
-        match scope.has_times {
-            true => profile.rows.sort_by_key(key),
-            false => profile.rows.sort_unstable_by_key(|row| (key(row), row.stack)),
+        if scope.has_times {
+            profile.rows.sort_by_key(key)
+        } else {
+            profile.rows.sort_unstable_by_key(|row| (key(row), row.stack))
         }
         profile.used = profile.used_stacks();
         profile.markers = profile.with_threads(markers);
@@ -210,9 +211,10 @@ impl ExportedProfile {
             if file.text.is_some() {
                 continue;
             }
-            let text = match has_all {
-                true => Some(texts.read(&file.name)),
-                false => texts.read_kept(&file.name),
+            let text = if has_all {
+                Some(texts.read(&file.name))
+            } else {
+                texts.read_kept(&file.name)
             };
             match text {
                 Some(Ok(text)) => self.texts.extend([(index, text)]),
@@ -346,9 +348,10 @@ impl ExportedProfile {
     /// Returns the name of a function. One without a name has that of its module, in brackets.
     pub fn name(&self, function: NamedFunctionIndex) -> Cow<'_, str> {
         let function = &self.tables.functions[function];
-        match function.is_named || function.name.starts_with('[') {
-            true => Cow::Borrowed(&function.name),
-            false => Cow::Owned(format!("[{}]", function.name)),
+        if function.is_named || function.name.starts_with('[') {
+            Cow::Borrowed(&function.name)
+        } else {
+            Cow::Owned(format!("[{}]", function.name))
         }
     }
 

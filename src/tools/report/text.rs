@@ -42,9 +42,10 @@ impl Report {
         if self.has_samples() || self.missing.is_any() {
             lines.push(format!("missing: {}", self.missing.text()));
         }
-        lines.push(match self.has_samples() {
-            true => self.kinds_text(),
-            false => "no samples match".to_owned(),
+        lines.push(if self.has_samples() {
+            self.kinds_text()
+        } else {
+            "no samples match".to_owned()
         });
         lines
     }
@@ -296,9 +297,10 @@ fn write_instructions(text: &mut String, copy: &CodeCopy) {
         }
         let _ = write!(text, "{:>8}  ", format!("+{:x}", instruction.offset));
         // Most instructions have the lines of the one before.
-        let _ = match lines == last {
-            true => writeln!(text, "{}", instruction.text),
-            false => writeln!(text, "{:<40}  {lines}", instruction.text),
+        let _ = if lines == last {
+            writeln!(text, "{}", instruction.text)
+        } else {
+            writeln!(text, "{:<40}  {lines}", instruction.text)
         };
         last = lines;
     }
@@ -340,9 +342,10 @@ pub fn described(row: &RankedRow) -> String {
         let _ = write!(text, "  {place}");
     }
     if row.is_without_symbol {
-        text.push_str(match row.is_without_file {
-            true => "  (no symbols: no file of its build found)",
-            false => "  (no symbols: install its debug symbols)",
+        text.push_str(if row.is_without_file {
+            "  (no symbols: no file of its build found)"
+        } else {
+            "  (no symbols: install its debug symbols)"
         });
     }
     if !row.inlined_into.is_empty() {

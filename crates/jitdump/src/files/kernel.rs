@@ -86,9 +86,10 @@ pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
 
 /// Rejects paths elsewhere.
 fn kernel_path(path: &Path) -> io::Result<&Path> {
-    match path.starts_with("/proc") || path.starts_with("/sys") {
-        true => Ok(path),
-        false => Err(io::ErrorKind::InvalidInput.into()),
+    if path.starts_with("/proc") || path.starts_with("/sys") {
+        Ok(path)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
     }
 }
 

@@ -273,9 +273,10 @@ fn bytes_in_holes(file: &File, len: u64, max_holes: u64) -> io::Result<u64> {
     while at < len && holes <= max_holes {
         let data = next_data(file, at, len)?;
         holes = holes.saturating_add(data.saturating_sub(at));
-        at = match data < len {
-            true => rustix::fs::seek(file, SeekFrom::Hole(data))?,
-            false => len,
+        at = if data < len {
+            rustix::fs::seek(file, SeekFrom::Hole(data))?
+        } else {
+            len
         };
     }
     Ok(holes)

@@ -202,9 +202,10 @@ pub fn parse<'a>(
                 continue;
             }
         };
-        let (column, discriminator) = match quirks.has_discriminators {
-            true => (0, entry.column_or_discriminator),
-            false => (entry.column_or_discriminator, 0),
+        let (column, discriminator) = if quirks.has_discriminators {
+            (0, entry.column_or_discriminator)
+        } else {
+            (entry.column_or_discriminator, 0)
         };
         let name = Some(entry.name).filter(|name| !name.is_empty());
         lines.info.rows.push(LineRow {

@@ -59,13 +59,17 @@ pub fn may_be_positions(content: &[u8]) -> bool {
 /// layout with lists.
 pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
     let mut reader = Reader::new(content, endian);
-    let counts: Option<Vec<u64>> = match is_lists {
-        true => (0..8).map(|_| reader.u32().map(u64::from)).collect(),
-        false => (0..4).map(|_| reader.u64()).collect(),
+    let counts: Option<Vec<u64>> = if is_lists {
+        (0..8).map(|_| reader.u32().map(u64::from)).collect()
+    } else {
+        (0..4).map(|_| reader.u64()).collect()
     };
-    let lists = counts.and_then(|counts| match is_lists {
-        true => lists::EncodedLists::expected(&counts),
-        false => positions::RawLists::expected(&counts),
+    let lists = counts.and_then(|counts| {
+        if is_lists {
+            lists::EncodedLists::expected(&counts)
+        } else {
+            positions::RawLists::expected(&counts)
+        }
     });
     let Some(lists) = lists else {
         return "ends inside its counts".to_owned();

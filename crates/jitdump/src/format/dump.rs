@@ -105,12 +105,11 @@ impl<'a> Dump<'a> {
             index.faults.add(Fault::OtherMachine, MACHINE_OFFSET);
         }
         index.detect_quirks(contents);
-        let events = match moves.is_empty() {
-            true => EventOrder::of_loads(loads, &index.functions),
-            false => {
-                let code_indices = code_indices(contents, start, header.endian, index.functions.len());
-                EventOrder::with_moves(loads, moves, &index.functions, &code_indices, &mut index.faults)
-            }
+        let events = if moves.is_empty() {
+            EventOrder::of_loads(loads, &index.functions)
+        } else {
+            let code_indices = code_indices(contents, start, header.endian, index.functions.len());
+            EventOrder::with_moves(loads, moves, &index.functions, &code_indices, &mut index.faults)
         };
         Self {
             contents,
@@ -285,9 +284,10 @@ fn code_indices(contents: Contents<'_>, start: usize, endian: ByteOrder, count: 
     let _ = contents.walk(start, endian, |step| {
         let loads = step.record().filter(|record| record.kind == record::LOAD);
         indices.extend(loads.and_then(|record| Some(Load::parse(record.content, endian)?.code_index)));
-        match indices.len() < count {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if indices.len() < count {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     indices

@@ -179,9 +179,10 @@ impl PendingRecords {
             faults.add(Fault::TierUnpaired, before.offset);
             self.has_several_tiers = true;
         }
-        match self.has_several_tiers {
-            true => faults.add(Fault::TierUnpaired, record.offset),
-            false => self.tier = Some(record.location()),
+        if self.has_several_tiers {
+            faults.add(Fault::TierUnpaired, record.offset)
+        } else {
+            self.tier = Some(record.location())
         }
     }
 

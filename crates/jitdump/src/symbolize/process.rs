@@ -147,14 +147,15 @@ fn open(pid: u32, marker: &MappedFile<'_>) -> io::Result<OpenFile> {
         let inside = path.strip_prefix("/").map_err(io::Error::other)?;
         walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))
     };
-    let file = match marker.is_removed {
-        true => mapped()?,
-        // The kernel names the file of a process in a chroot by its path outside of that.
-        false => by_path().or_else(|error| mapped().map_err(|_| error))?,
+    let file = if marker.is_removed {
+        mapped()?
+    } else {
+        by_path().or_else(|error| mapped().map_err(|_| error))?
     };
-    match file.file_id().1 == marker.inode {
-        true => Ok(file),
-        false => Err(io::Error::other("another file is at its path now")),
+    if file.file_id().1 == marker.inode {
+        Ok(file)
+    } else {
+        Err(io::Error::other("another file is at its path now"))
     }
 }
 

@@ -310,15 +310,14 @@ type KnownCalls<'a> = [Option<FunctionCalls<'a>>];
 /// Returns the numbers of the names that a function calls, sorted. A text may have any number of calls, of which few names
 /// are inlined.
 fn called_names(calls: &FunctionCalls<'_>, numbers: &HashMap<&[u8], usize>) -> Vec<usize> {
-    let mut called: Vec<usize> = match calls.count() <= numbers.len() {
-        true => calls
+    let mut called: Vec<usize> = if calls.count() <= numbers.len() {
+        calls
             .names()
             .filter_map(|name| numbers.get(name).copied())
-            .collect(),
-        false => {
-            let called = numbers.iter().filter(|(name, _)| calls.has(name));
-            called.map(|(_, &number)| number).collect()
-        }
+            .collect()
+    } else {
+        let called = numbers.iter().filter(|(name, _)| calls.has(name));
+        called.map(|(_, &number)| number).collect()
     };
     called.sort_unstable();
     called.dedup();

@@ -52,9 +52,10 @@ pub struct Offset {
 
 /// Checks that there is room for another mapping after `count` mappings.
 pub fn check_room(count: usize) -> Result<(), MapError> {
-    match count < MAX_MAPPINGS {
-        true => Ok(()),
-        false => Err(MapError::TooLarge),
+    if count < MAX_MAPPINGS {
+        Ok(())
+    } else {
+        Err(MapError::TooLarge)
     }
 }
 

@@ -186,9 +186,10 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
         decoded.push(byte);
         rest = after;
     }
-    match std::str::from_utf8(&decoded).is_ok() {
-        true => decoded,
-        false => path.to_vec(),
+    if std::str::from_utf8(&decoded).is_ok() {
+        decoded
+    } else {
+        path.to_vec()
     }
 }
 

@@ -558,9 +558,10 @@ impl<'t> Scanner<'t> {
             BracketKind::Function { index, is_operand } => {
                 self.end_function(index, token.end);
                 let is_member = self.brackets.innermost().is_some_and(Bracket::has_members);
-                match is_operand && !is_member {
-                    true => After::Operand,
-                    false => After::Statement,
+                if is_operand && !is_member {
+                    After::Operand
+                } else {
+                    After::Statement
                 }
             }
             BracketKind::Substitution => {

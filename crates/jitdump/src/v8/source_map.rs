@@ -197,9 +197,10 @@ impl SourceMap {
             script.offset(position).is_some()
         };
         let mut last = lines.filter_map(<[MapEntry]>::last);
-        match last.all(has) {
-            true => Ok(()),
-            false => Err(MapError::OtherScript),
+        if last.all(has) {
+            Ok(())
+        } else {
+            Err(MapError::OtherScript)
         }
     }
 
@@ -276,9 +277,10 @@ impl SourceMap {
             self.size_of_paths = self.size_of_paths.saturating_add(size);
             size > MAX_PATH || self.size_of_paths > MAX_PATHS
         };
-        match count > MAX_SOURCES || sizes.any(&mut is_too_long) {
-            true => Err(MapError::TooLarge),
-            false => Ok(()),
+        if count > MAX_SOURCES || sizes.any(&mut is_too_long) {
+            Err(MapError::TooLarge)
+        } else {
+            Ok(())
         }
     }
 

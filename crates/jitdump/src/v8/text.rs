@@ -108,9 +108,10 @@ impl<'t> Text<'t> {
             .copied()
             .unwrap_or_default();
         let bytes = offset.saturating_sub(start);
-        let column = match bytes as usize <= CHUNK && self.is_ascii(start as usize..offset as usize) {
-            true => bytes,
-            false => self.units_before(offset).saturating_sub(self.units_before(start)),
+        let column = if bytes as usize <= CHUNK && self.is_ascii(start as usize..offset as usize) {
+            bytes
+        } else {
+            self.units_before(offset).saturating_sub(self.units_before(start))
         };
         TextPosition {
             line: line as u32,
@@ -184,9 +185,10 @@ fn unit_counts(bytes: &[u8]) -> Vec<u32> {
     let mut counts = Vec::with_capacity((bytes.len() / CHUNK).saturating_add(2));
     counts.push(0);
     for chunk in bytes.chunks(CHUNK) {
-        let units = match chunk.is_ascii() {
-            true => chunk.len() as u32,
-            false => chunk.iter().map(|&byte| utf16_width(byte)).sum(),
+        let units = if chunk.is_ascii() {
+            chunk.len() as u32
+        } else {
+            chunk.iter().map(|&byte| utf16_width(byte)).sum()
         };
         total = total.saturating_add(units);
         counts.push(total);

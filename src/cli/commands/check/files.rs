@@ -35,12 +35,13 @@ pub struct CheckedFile {
 pub fn check_all(paths: &[PathBuf]) -> impl Iterator<Item = CheckedFile> {
     paths.iter().flat_map(|path| {
         let is_folder = || fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        let checked: Box<dyn Iterator<Item = CheckedFile>> = match !is_standard(path) && is_folder() {
-            true => Box::new(check_folder(path)),
-            false => Box::new(std::iter::once(CheckedFile {
+        let checked: Box<dyn Iterator<Item = CheckedFile>> = if !is_standard(path) && is_folder() {
+            Box::new(check_folder(path))
+        } else {
+            Box::new(std::iter::once(CheckedFile {
                 path: printable_path(path),
                 result: check_named(path),
-            })),
+            }))
         };
         checked
     })
@@ -93,13 +94,15 @@ pub fn check_named(path: &Path) -> Result<CheckReport, Diagnostic> {
 
 /// Checks an open file. Fails if it was truncated meanwhile.
 fn check(input: RuntimeFile) -> Result<CheckReport, Diagnostic> {
-    let report = match is_profile(&input.file) {
-        true => check::check_profile(&input.file).map_err(temp_file_error)?,
-        false => check_runtime_file(&input)?,
+    let report = if is_profile(&input.file) {
+        check::check_profile(&input.file).map_err(temp_file_error)?
+    } else {
+        check_runtime_file(&input)?
     };
-    match input.file.has_shrunk() {
-        true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),
-        false => Ok(report),
+    if input.file.has_shrunk() {
+        Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path()))
+    } else {
+        Ok(report)
     }
 }
 

@@ -162,9 +162,10 @@ impl<'a> ScriptedFunction<'a> {
         if !names::is_v8(function.name) {
             return None;
         }
-        let entries = match names::is_v8_optimized(function.name) {
-            true => None,
-            false => function.line_entries(),
+        let entries = if names::is_v8_optimized(function.name) {
+            None
+        } else {
+            function.line_entries()
         };
         let entries = entries.unwrap_or_default();
         let locations = names::source_locations(function.name);

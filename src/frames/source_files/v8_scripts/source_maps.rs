@@ -146,9 +146,12 @@ fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let name = std::ffi::OsString::from_vec([base_name(script), b".map"].concat());
     // `..` is not a name.
     let name = Path::new(&name);
-    let mut candidates = paths.iter().filter_map(|path| match path.is_dir() {
-        true => Some((path.clone(), path.join(name.file_name()?))),
-        false => (path.file_name() == name.file_name()).then(|| (path.clone(), path.clone())),
+    let mut candidates = paths.iter().filter_map(|path| {
+        if path.is_dir() {
+            Some((path.clone(), path.join(name.file_name()?)))
+        } else {
+            (path.file_name() == name.file_name()).then(|| (path.clone(), path.clone()))
+        }
     });
     candidates.find(|(_, path)| path.is_file())
 }
@@ -161,11 +164,12 @@ fn locate(url: &[u8]) -> MapLocation {
             return MapLocation::Elsewhere;
         };
         let data = data.get(1..).unwrap_or_default();
-        let text = match kind.ends_with(b";base64") {
-            true => std::str::from_utf8(data)
+        let text = if kind.ends_with(b";base64") {
+            std::str::from_utf8(data)
                 .ok()
-                .and_then(|data| Base64::decode_vec(data).ok()),
-            false => Some(percent_decoded(data)),
+                .and_then(|data| Base64::decode_vec(data).ok())
+        } else {
+            Some(percent_decoded(data))
         };
         return text.map_or(MapLocation::Elsewhere, MapLocation::Inline);
     }
@@ -177,9 +181,10 @@ fn locate(url: &[u8]) -> MapLocation {
     let is_below = relative
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    match is_below {
-        true => MapLocation::Beside(relative),
-        false => MapLocation::Elsewhere,
+    if is_below {
+        MapLocation::Beside(relative)
+    } else {
+        MapLocation::Elsewhere
     }
 }
 

@@ -101,9 +101,10 @@ impl LineChecker<'_, '_> {
         let (bias, is_empty) = (self.bias, lines == 0 && invalid == 0);
         let biased = u64::from(bias != 0 && !self.entries.is_empty());
         self.report(&rules::BIASED, biased, || format!("by {bias:#x}"));
-        let in_bytecode = match jitdump::names::is_v8_baseline(self.function.name) {
-            true => lines,
-            false => 0,
+        let in_bytecode = if jitdump::names::is_v8_baseline(self.function.name) {
+            lines
+        } else {
+            0
         };
         for (rule, count) in [
             (&jitdump_rules::BYTECODE_OFFSETS, in_bytecode),

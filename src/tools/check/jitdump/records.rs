@@ -294,14 +294,14 @@ impl<'a> RecordChecker<'_, 'a> {
         }
         let is_lists = record.kind == record::EXTENSION_FIRST;
         let has_lists = is_lists || record.kind == POSITIONS && debug_info2::may_be_positions(record.content);
-        self.findings
-            .add(&debug_info::BAD_EXTENSION, record.offset, || match has_lists {
-                true => {
-                    let message = debug_info2::mismatch(record.content, is_lists, self.endian);
-                    Place::default().with_message(message)
-                }
-                false => Place::default(),
-            });
+        self.findings.add(&debug_info::BAD_EXTENSION, record.offset, || {
+            if has_lists {
+                let message = debug_info2::mismatch(record.content, is_lists, self.endian);
+                Place::default().with_message(message)
+            } else {
+                Place::default()
+            }
+        });
     }
 
     /// Runs the checks at the end of the file. The last record, or damage, is from `last` to `end`. Returns the number

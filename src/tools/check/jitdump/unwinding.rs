@@ -108,9 +108,10 @@ impl<'a> TableChecker<'a> {
         let mut ranges = entries.overlapping(code).map(|entry| entry.range);
         let Some(last) = ranges.next() else {
             return findings.add(&rules::NO_ENTRY, record.offset, || {
-                let reason = match entries.is_empty() {
-                    true => "no valid entry",
-                    false => "entries for other addresses",
+                let reason = if entries.is_empty() {
+                    "no valid entry"
+                } else {
+                    "entries for other addresses"
                 };
                 place(reason.to_owned())
             });

@@ -179,9 +179,10 @@ fn compare(file: &[u8], profile: &Profile<'_>, walk: &ProfileWalk, findings: &mu
     match differences::find(&Ours { profile, hash }, &peer) {
         Ok(differences) => {
             for difference in differences {
-                let rule = match difference.is_lost {
-                    true => &rules::LOST,
-                    false => &rules::OTHER_VALUES,
+                let rule = if difference.is_lost {
+                    &rules::LOST
+                } else {
+                    &rules::OTHER_VALUES
                 };
                 let offset = profile.data_offset.saturating_add(difference.offset);
                 findings.add_many(rule, difference.count, offset, || {

@@ -46,9 +46,10 @@ impl Peer<'_> {
         };
         let file = Cursor::new(self.file);
         let result = catch(|| -> Result<(), Error> {
-            match self.is_pipe {
-                true => self.pass_records(PerfFileReader::parse_pipe(file)?, &mut see),
-                false => self.pass_records(PerfFileReader::parse_file(file)?, &mut see),
+            if self.is_pipe {
+                self.pass_records(PerfFileReader::parse_pipe(file)?, &mut see)
+            } else {
+                self.pass_records(PerfFileReader::parse_file(file)?, &mut see)
             }
         });
         result

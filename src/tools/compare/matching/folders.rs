@@ -59,9 +59,10 @@ impl<'r> Folders<'r> {
 
     /// Finds the folders of one run among those of the earlier ones, and adds its files.
     pub fn align(&mut self, files: &HashSet<&str>) -> MovedFolders {
-        let moved = match self.files.is_empty() {
-            true => MovedFolders::default(),
-            false => self.find_moved(files),
+        let moved = if self.files.is_empty() {
+            MovedFolders::default()
+        } else {
+            self.find_moved(files)
         };
         for &file in files {
             self.add(moved.apply(file));
@@ -178,9 +179,10 @@ impl MovedFolders {
 
 /// Whether a path is in a folder. Relative paths are in the folder without a name.
 fn is_below(path: &str, folder: &str) -> bool {
-    match folder.is_empty() {
-        true => !path.starts_with('/') && !path.contains(':'),
-        false => path.starts_with(folder),
+    if folder.is_empty() {
+        !path.starts_with('/') && !path.contains(':')
+    } else {
+        path.starts_with(folder)
     }
 }
 

@@ -115,9 +115,10 @@ impl<'a> Identity<'a> {
 
 /// Splits PHP's name of the code outside functions, which is the path of the script.
 fn php_script(name: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
-    match name.starts_with('/') && name.ends_with(".php") {
-        true => (Cow::Borrowed(""), Some(name)),
-        false => (name, None),
+    if name.starts_with('/') && name.ends_with(".php") {
+        (Cow::Borrowed(""), Some(name))
+    } else {
+        (name, None)
     }
 }
 
@@ -280,22 +281,21 @@ fn without_numbers(text: &str) -> Cow<'_, str> {
 /// Replaces versions in the folders of a path, and a hash in its file name, by `*`.
 pub fn without_versions(path: Cow<'_, str>) -> Cow<'_, str> {
     let plain = path.strip_prefix("file://").unwrap_or(&path);
-    let (folders, file) = match plain.rsplit_once('/') {
-        Some((folders, file)) => (folders, file),
-        None => ("", plain),
-    };
+    let (folders, file) = plain.rsplit_once('/').unwrap_or(("", plain));
     let has_version = has_version(folders);
     let hash = hash_of(file);
     if !has_version && hash.is_none() {
-        return match plain.len() == path.len() {
-            true => path,
-            false => Cow::Owned(plain.to_owned()),
+        return if plain.len() == path.len() {
+            path
+        } else {
+            Cow::Owned(plain.to_owned())
         };
     }
     let mut text = String::with_capacity(plain.len());
-    match has_version {
-        true => text.push_str(&without_folder_versions(folders)),
-        false => text.push_str(folders),
+    if has_version {
+        text.push_str(&without_folder_versions(folders))
+    } else {
+        text.push_str(folders)
     }
     if plain.contains('/') {
         text.push('/');

@@ -180,9 +180,10 @@ fn places(position: Position, anchors: &[Anchor]) -> [Option<Position>; 2] {
     let (line, column) = position;
     let moved = |value: u32, before: u32, after: u32| value.checked_add(after)?.checked_sub(before);
     [above, below].map(|[before, after]| {
-        let column = match before.0 == line {
-            true => moved(column, before.1, after.1)?,
-            false => column,
+        let column = if before.0 == line {
+            moved(column, before.1, after.1)?
+        } else {
+            column
         };
         Some((moved(line, before.0, after.0)?, column))
     })
@@ -225,9 +226,10 @@ impl Numbers<'_> {
             self.number([same.clone(), same]);
             return;
         }
-        let pairs = match anchors.is_empty() {
-            true => Vec::new(),
-            false => certain_pairs(sides, anchors),
+        let pairs = if anchors.is_empty() {
+            Vec::new()
+        } else {
+            certain_pairs(sides, anchors)
         };
         let [samples_before, samples_after] = all.map(|all| all as f64 * MIN_SHARE);
         let mut before = with_size(before, samples_before).peekable();

@@ -50,9 +50,10 @@ impl Comparison {
             change.own.is_significant || change.explanation.is_some() || change.significant_change() != 0.0
         };
         for change in rows.by_ref() {
-            match significant(change) && top.len() < MAX_TOP {
-                true => top.push(change),
-                false => more.push(change),
+            if significant(change) && top.len() < MAX_TOP {
+                top.push(change)
+            } else {
+                more.push(change)
             }
         }
         if !top.is_empty() {
@@ -73,9 +74,10 @@ impl Comparison {
             "\nValues are {}. \\* = significant at {} % among all functions.{}",
             self.measure.text(),
             self.confidence,
-            match self.is_variation_assumed {
-                true => " One run on each side: the variation from run to run is assumed.",
-                false => "",
+            if self.is_variation_assumed {
+                " One run on each side: the variation from run to run is assumed."
+            } else {
+                ""
             }
         );
         if let Some(lost) = self.kernel_text() {
@@ -98,9 +100,10 @@ fn write_table(text: &mut String, changes: &[&FunctionChange]) -> usize {
             format!("{:+.2}{margin}{mark}", estimate.change)
         };
         let notes = change.note_texts();
-        let notes = match notes.is_empty() {
-            true => String::new(),
-            false => format!("<br>{}", plain(&notes.join("; "))),
+        let notes = if notes.is_empty() {
+            String::new()
+        } else {
+            format!("<br>{}", plain(&notes.join("; ")))
         };
         let row = format!(
             "| {}{notes} | {:.2} % | {:.2} % | {} | {:.2} % | {} |\n",
@@ -122,9 +125,10 @@ fn write_table(text: &mut String, changes: &[&FunctionChange]) -> usize {
 /// Returns a name as code.
 fn code(name: &str) -> String {
     // In a span of code, nothing is markup. Only its end and that of the cell cannot be written there.
-    match name.contains(['`', '|', '\\']) || name.trim() != name || name.is_empty() {
-        true => format!("<code>{}</code>", plain(name)),
-        false => format!("`{name}`"),
+    if name.contains(['`', '|', '\\']) || name.trim() != name || name.is_empty() {
+        format!("<code>{}</code>", plain(name))
+    } else {
+        format!("`{name}`")
     }
 }
 

@@ -227,9 +227,10 @@ impl FunctionChange {
     /// Returns what is known about the change, in brackets.
     fn notes(&self) -> String {
         let notes = self.note_texts();
-        match notes.is_empty() {
-            true => String::new(),
-            false => format!("  ({})", notes.join("; ")),
+        if notes.is_empty() {
+            String::new()
+        } else {
+            format!("  ({})", notes.join("; "))
         }
     }
 

@@ -29,9 +29,10 @@ pub fn two_sided_quantile(probability: f64, freedom: f64) -> f64 {
 
 /// Returns the same if it is known to be between two values, with a part in a million of their difference.
 pub fn quantile_between(probability: f64, freedom: f64, bounds: [f64; 2]) -> f64 {
-    match bounds[0] < bounds[1] {
-        true => narrowed(probability, freedom, bounds, 20),
-        false => bounds[1],
+    if bounds[0] < bounds[1] {
+        narrowed(probability, freedom, bounds, 20)
+    } else {
+        bounds[1]
     }
 }
 
@@ -39,9 +40,10 @@ pub fn quantile_between(probability: f64, freedom: f64, bounds: [f64; 2]) -> f64
 fn narrowed(probability: f64, freedom: f64, [mut low, mut high]: [f64; 2], times: usize) -> f64 {
     for _ in 0..times {
         let middle = (low + high) / 2.0;
-        match two_sided_p(middle, freedom) > probability {
-            true => low = middle,
-            false => high = middle,
+        if two_sided_p(middle, freedom) > probability {
+            low = middle
+        } else {
+            high = middle
         }
     }
     high
@@ -57,9 +59,10 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
     let scale = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p();
     // The fraction converges fast on one side of the mean.
-    match x < (a + 1.0) / (a + b + 2.0) {
-        true => scale.exp() * beta_fraction(x, a, b) / a,
-        false => 1.0 - scale.exp() * beta_fraction(1.0 - x, b, a) / b,
+    if x < (a + 1.0) / (a + b + 2.0) {
+        scale.exp() * beta_fraction(x, a, b) / a
+    } else {
+        1.0 - scale.exp() * beta_fraction(1.0 - x, b, a) / b
     }
 }
 
@@ -117,9 +120,10 @@ pub fn trigamma_inverse(value: f64) -> f64 {
     let (mut low, mut high) = (1e-6, 1e8);
     for _ in 0..100 {
         let middle = f64::sqrt(low * high);
-        match trigamma(middle) > value {
-            true => low = middle,
-            false => high = middle,
+        if trigamma(middle) > value {
+            low = middle
+        } else {
+            high = middle
         }
     }
     high

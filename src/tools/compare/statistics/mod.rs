@@ -120,9 +120,10 @@ pub struct Difference {
 impl Difference {
     /// Returns the probability of a change of at least this size, up or down, if there is none.
     pub fn p(&self) -> f64 {
-        match self.error > 0.0 {
-            true => two_sided_p(self.change / self.error, self.freedom),
-            false => f64::from(u8::from(self.change == 0.0)),
+        if self.error > 0.0 {
+            two_sided_p(self.change / self.error, self.freedom)
+        } else {
+            f64::from(u8::from(self.change == 0.0))
         }
     }
 
@@ -347,9 +348,10 @@ fn difference(variation: &Variation, function: &Series) -> Difference {
     let [least, other_least] = function.sampling;
     let terms = [one.max(least) / before.runs, other.max(other_least) / after.runs];
     let is_shared = before.freedom == 0.0 || after.freedom == 0.0;
-    let freedom = match is_shared {
-        true => freedom.max(other_freedom),
-        false => welch(terms, [freedom, other_freedom]),
+    let freedom = if is_shared {
+        freedom.max(other_freedom)
+    } else {
+        welch(terms, [freedom, other_freedom])
     };
     Difference {
         change: after.mean - before.mean,
@@ -365,9 +367,10 @@ fn welch(terms: [f64; 2], freedoms: [f64; 2]) -> f64 {
         .zip(freedoms)
         .map(|(term, freedom)| term * term / freedom.max(1.0))
         .sum();
-    match squares > 0.0 {
-        true => (terms[0] + terms[1]).powi(2) / squares,
-        false => MAX_FREEDOM,
+    if squares > 0.0 {
+        (terms[0] + terms[1]).powi(2) / squares
+    } else {
+        MAX_FREEDOM
     }
 }
 
@@ -405,9 +408,12 @@ pub fn cost_difference(before: &[f64], after: &[f64], assumed: f64) -> Differenc
 /// Returns which of several tests are significant, so that with probability `1 - level` none is by chance (Holm). A test
 /// has a probability and a weight, its part of `level`.
 pub fn holm(tests: &[(f64, f64)], level: f64) -> Vec<bool> {
-    let ratio = |&(probability, weight): &(f64, f64)| match weight > 0.0 {
-        true => probability / weight,
-        false => f64::INFINITY,
+    let ratio = |&(probability, weight): &(f64, f64)| {
+        if weight > 0.0 {
+            probability / weight
+        } else {
+            f64::INFINITY
+        }
     };
     let mut order: Vec<(usize, &(f64, f64))> = tests.iter().enumerate().collect();
     order.sort_by(|one, other| ratio(one.1).total_cmp(&ratio(other.1)));

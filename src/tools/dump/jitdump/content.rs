@@ -81,10 +81,7 @@ impl<'a> ContentDecoder<'a> {
 
     /// Adds a fault, unless the file ends inside the record.
     fn fault(&self, fields: Fields<'a>, fault: Issue) -> Fields<'a> {
-        match self.is_cut {
-            true => fields,
-            false => fields.fault(fault),
-        }
+        if self.is_cut { fields } else { fields.fault(fault) }
     }
 
     /// Decodes a LOAD record.
@@ -152,9 +149,10 @@ impl<'a> ContentDecoder<'a> {
         let entries = debug_info::entries_until_truncated(self.bytes, self.endian);
         let there = entries.clone().count() as u64;
         let is_short = fields.get_number("nr_entry").is_some_and(|count| there < count);
-        let fields = match is_short {
-            true => fields.word(CUT, "entries").number("entries_there", there),
-            false => fields,
+        let fields = if is_short {
+            fields.word(CUT, "entries").number("entries_there", there)
+        } else {
+            fields
         };
         let fields = self.fault(fields, Issue::JitdumpBadDebugInfo);
         fields.list("entries", ValueList::lazy(entries, |entry| line_entry(&entry)))
@@ -220,9 +218,10 @@ impl<'a> ContentDecoder<'a> {
         let name = tier::parse(self.bytes)?;
         let fields = Fields::new().number("id", record::JIT_TIER);
         let colour = Reader::new(self.bytes, self.endian).u32();
-        Some(match self.bytes.starts_with(name) {
-            true => fields.name("tier", name),
-            false => fields.number_if("colour", colour).name("tier", name),
+        Some(if self.bytes.starts_with(name) {
+            fields.name("tier", name)
+        } else {
+            fields.number_if("colour", colour).name("tier", name)
         })
     }
 
@@ -372,13 +371,15 @@ fn line_entry<'a>(entry: &debug_info::LineEntry<'a>) -> Value<'a> {
         .hex("addr", entry.address)
         .number("line", entry.line);
     let fields = fields.number("discrim", entry.column_or_discriminator);
-    let fields = match entry.is_repaired {
-        true => fields.flag(REPAIRED),
-        false => fields,
+    let fields = if entry.is_repaired {
+        fields.flag(REPAIRED)
+    } else {
+        fields
     };
-    Value::Fields(match entry.is_same_name {
-        true => fields.name("name", shortened(entry.name)).flag(SAME_NAME),
-        false => fields.name("name", entry.name),
+    Value::Fields(if entry.is_same_name {
+        fields.name("name", shortened(entry.name)).flag(SAME_NAME)
+    } else {
+        fields.name("name", entry.name)
     })
 }
 

@@ -121,10 +121,12 @@ impl<'a> BufferCursor<'a> {
             if byte <= BITS {
                 // Only the lowest bit of the last byte fits into 64 bits.
                 let is_too_large = shift > u64::BITS && bits > 1 && !(is_signed && bits == BITS);
-                return match is_signed {
-                    _ if is_too_large => Err(Issue::MonoLongNumber),
-                    true => Ok(sign_extended(value, shift)),
-                    false => Ok(value),
+                return if is_too_large {
+                    Err(Issue::MonoLongNumber)
+                } else if is_signed {
+                    Ok(sign_extended(value, shift))
+                } else {
+                    Ok(value)
                 };
             }
         }

@@ -152,9 +152,10 @@ impl<'a> EventDecoder<'a> {
 
     /// Reads a time difference of an event that has none before version 13.
     fn advance_if_simplified(&mut self) -> Result<(), Issue> {
-        match self.since(SIMPLIFIED) {
-            true => self.advance(),
-            false => Ok(()),
+        if self.since(SIMPLIFIED) {
+            self.advance()
+        } else {
+            Ok(())
         }
     }
 
@@ -168,9 +169,10 @@ impl<'a> EventDecoder<'a> {
 
     /// Reads a number that is a single byte since version 13.
     fn small_number(&mut self) -> Result<u64, Issue> {
-        match self.since(SIMPLIFIED) {
-            true => Ok(self.cursor.byte()?.into()),
-            false => self.cursor.unsigned(),
+        if self.since(SIMPLIFIED) {
+            Ok(self.cursor.byte()?.into())
+        } else {
+            self.cursor.unsigned()
         }
     }
 
@@ -181,9 +183,10 @@ impl<'a> EventDecoder<'a> {
 
     fn type_reference(&mut self) -> Result<TypeReference, Issue> {
         let pointer = self.pointer()?;
-        Ok(match self.since(WITH_VTABLES) {
-            true => TypeReference::VTable(pointer),
-            false => TypeReference::Class(pointer),
+        Ok(if self.since(WITH_VTABLES) {
+            TypeReference::VTable(pointer)
+        } else {
+            TypeReference::Class(pointer)
         })
     }
 
@@ -193,9 +196,10 @@ impl<'a> EventDecoder<'a> {
             return Ok(MethodFrames::NONE);
         }
         self.skip_old_flags()?;
-        let stack_encoding = match self.since(SIMPLIFIED) {
-            true => StackEncoding::Chained,
-            false => StackEncoding::FromBase,
+        let stack_encoding = if self.since(SIMPLIFIED) {
+            StackEncoding::Chained
+        } else {
+            StackEncoding::FromBase
         };
         MethodFrames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)
     }

@@ -244,9 +244,10 @@ impl<'a> Iterator for LogBuffers<'a> {
                 }
                 let start = at.saturating_add(BUFFER_HEADER_SIZE);
                 self.position = self.next_start(start);
-                let fault = match self.position < self.file.len() {
-                    true => Issue::MonoBadSize,
-                    false => Issue::MonoCutTail,
+                let fault = if self.position < self.file.len() {
+                    Issue::MonoBadSize
+                } else {
+                    Issue::MonoCutTail
                 };
                 self.faults.add(fault, at as u64);
                 let content = self.file.get(start..self.position).unwrap_or_default();

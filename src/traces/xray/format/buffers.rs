@@ -88,9 +88,10 @@ fn wall_time(bytes: &[u8], header: &TraceHeader) -> Option<RuntimeTime> {
 /// after its extents record.
 fn is_start(bytes: &[u8], header: &TraceHeader, room: u64) -> bool {
     let has_extents = header.version >= fdr::WITH_EXTENTS;
-    let new_buffer = match has_extents {
-        true => bytes.get(METADATA_SIZE..).unwrap_or_default(),
-        false => bytes,
+    let new_buffer = if has_extents {
+        bytes.get(METADATA_SIZE..).unwrap_or_default()
+    } else {
+        bytes
     };
     let next = new_buffer.get(METADATA_SIZE..).unwrap_or_default();
     let is_first = match kind_of(next, header) {

@@ -55,9 +55,10 @@ impl TraceIndex {
     }
 
     fn add(&mut self, buffer: TraceBuffer) {
-        match has_room(self.buffers.len()) {
-            true => self.buffers.push(buffer),
-            false => self.faults.add(Issue::XrayTooManyBuffers, buffer.offset),
+        if has_room(self.buffers.len()) {
+            self.buffers.push(buffer)
+        } else {
+            self.faults.add(Issue::XrayTooManyBuffers, buffer.offset)
         }
     }
 

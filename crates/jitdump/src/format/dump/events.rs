@@ -21,9 +21,10 @@ impl EventOrder {
     /// Sorts the loads of functions by time.
     pub fn of_loads(mut loads: Vec<u32>, functions: &FunctionTable) -> Self {
         sort(&mut loads, functions);
-        match loads.iter().copied().eq(functions.with_code()) {
-            true => Self::InFileOrder,
-            false => Self::Loads(loads),
+        if loads.iter().copied().eq(functions.with_code()) {
+            Self::InFileOrder
+        } else {
+            Self::Loads(loads)
         }
     }
 

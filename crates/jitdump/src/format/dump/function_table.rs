@@ -249,17 +249,19 @@ impl OptionalRecords {
     }
 
     fn get(&self, function: u32) -> Option<RecordLocation> {
-        let at = match self.functions.is_empty() {
-            true => usize::try_from(function).ok()?,
-            false => self.functions.binary_search(&function).ok()?,
+        let at = if self.functions.is_empty() {
+            usize::try_from(function).ok()?
+        } else {
+            self.functions.binary_search(&function).ok()?
         };
         self.locations.get(at).map(PackedLocation::unpacked)
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, RecordLocation)> {
-        let first = match self.functions.is_empty() {
-            true => self.locations.len(),
-            false => 0,
+        let first = if self.functions.is_empty() {
+            self.locations.len()
+        } else {
+            0
         };
         let functions = (0u32..).take(first).chain(self.functions.iter().copied());
         functions.zip(self.locations.iter().map(PackedLocation::unpacked))

@@ -85,9 +85,10 @@ fn walk_file(
             visit(step)?;
             (position, last_time) = records.state();
         }
-        window_size = match position > start {
-            true => WINDOW_SIZE,
-            false => window_size.saturating_mul(2),
+        window_size = if position > start {
+            WINDOW_SIZE
+        } else {
+            window_size.saturating_mul(2)
         };
     }
 }

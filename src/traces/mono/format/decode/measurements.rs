@@ -45,12 +45,11 @@ impl<'a> EventDecoder<'a> {
                 )?)
             }
             0x40 => {
-                let milliseconds = match self.since(SIMPLIFIED) {
-                    true => {
-                        self.advance()?;
-                        None
-                    }
-                    false => Some(self.cursor.unsigned()?),
+                let milliseconds = if self.since(SIMPLIFIED) {
+                    self.advance()?;
+                    None
+                } else {
+                    Some(self.cursor.unsigned()?)
                 };
                 LogEventKind::Counters {
                     milliseconds,
@@ -74,18 +73,21 @@ impl<'a> EventDecoder<'a> {
             *own_time = Some(self.cursor.unsigned()?);
             Some(sample_type)
         };
-        let thread = match self.since(WITH_THREAD) {
-            true => ThreadId(self.pointer()?.0),
-            false => self.thread,
+        let thread = if self.since(WITH_THREAD) {
+            ThreadId(self.pointer()?.0)
+        } else {
+            self.thread
         };
         let addresses = EncodedList::read_counted(&mut self.cursor, &self.encoding)?;
-        let stack_encoding = match self.since(SIMPLIFIED) {
-            true => StackEncoding::Inwards,
-            false => StackEncoding::InwardsWithOffsets,
+        let stack_encoding = if self.since(SIMPLIFIED) {
+            StackEncoding::Inwards
+        } else {
+            StackEncoding::InwardsWithOffsets
         };
-        let frames = match self.since(WITH_METHODS) {
-            true => MethodFrames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?,
-            false => MethodFrames::NONE,
+        let frames = if self.since(WITH_METHODS) {
+            MethodFrames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?
+        } else {
+            MethodFrames::NONE
         };
         Ok(LogEventKind::SampleHit {
             sample_type,
@@ -98,12 +100,13 @@ impl<'a> EventDecoder<'a> {
     /// Decodes an event about a native library.
     fn native_binary(&mut self) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
-        let encoding = match self.since(WITHOUT_TYPE) {
-            true => self.encoding,
-            false => Encoding {
+        let encoding = if self.since(WITHOUT_TYPE) {
+            self.encoding
+        } else {
+            Encoding {
                 pointer_base: 0,
                 ..self.encoding
-            },
+            }
         };
         Ok(LogEventKind::NativeBinary {
             start: self.cursor.address(&encoding)?,

@@ -43,9 +43,10 @@ impl<'a> EventDecoder<'a> {
                 Metadata::Image {
                     image: pointer,
                     name: self.cursor.string()?,
-                    mvid: match self.since(WITH_MVID) && stage == Stage::LoadEnd {
-                        true => self.cursor.string()?,
-                        false => b"",
+                    mvid: if self.since(WITH_MVID) && stage == Stage::LoadEnd {
+                        self.cursor.string()?
+                    } else {
+                        b""
                     },
                 }
             }
@@ -145,9 +146,10 @@ impl<'a> EventDecoder<'a> {
     pub(super) fn monitor(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         let in_subtype = subtype >> 4 & 0x3;
-        let event = match self.since(RENUMBERED) {
-            true => self.cursor.byte()?,
-            false => in_subtype,
+        let event = if self.since(RENUMBERED) {
+            self.cursor.byte()?
+        } else {
+            in_subtype
         };
         let event = match event {
             1 => MonitorEvent::Contention,
@@ -170,9 +172,10 @@ impl<'a> EventDecoder<'a> {
         }
         self.advance()?;
         let number = self.small_number()?.cast_signed();
-        let number = match self.since(RENUMBERED) {
-            true => number,
-            false => number.wrapping_sub(1),
+        let number = if self.since(RENUMBERED) {
+            number
+        } else {
+            number.wrapping_sub(1)
         };
         let kind = CodeBufferKind::from_number(number);
         Ok(LogEventKind::CodeBuffer {
