@@ -434,7 +434,7 @@ fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
     })
 }
 
-/// Returns the verdict: by the CPU time if its change is significant, else by functions that changed by `least` or more.
+/// Returns the verdict: by CPU time if its change is significant, else by functions that changed by `least` or more.
 fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) -> Verdict {
     let changed = |direction: f64| {
         if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
