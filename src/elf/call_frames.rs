@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::{
-    BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
+    BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
     FrameDescriptionEntry, LittleEndian, Reader, UnwindContext, UnwindExpression, UnwindOffset,
     UnwindSection, Vendor,
 };
@@ -107,6 +107,15 @@ struct SectionEntry {
     offset: usize,
     /// Rows, evaluated on first use; `None` if they are invalid or exceed a limit.
     rows: OnceLock<Option<Box<EntryRows>>>,
+}
+
+/// The entries that were found in a section without an index.
+#[derive(Default, Debug)]
+struct ScannedEntries {
+    /// Linked addresses of each, and its offset.
+    entries: Vec<(AddressRange, usize)>,
+    /// Offset after the last byte that one of them needs.
+    end: usize,
 }
 
 /// Rows of an entry.
@@ -236,11 +245,7 @@ impl CallFrames {
 
     /// Indexes a section by its entries.
     fn read_all(mut section: FrameSection, memory: &FileMemory<'_>) -> Option<Self> {
-        let index = match section.kind {
-            SectionKind::EhFrame => index(section.eh_frame(), &section.bases(), memory),
-            SectionKind::DebugFrame => index(section.debug_frame(), &section.bases(), memory),
-        };
-        let (mut entries, end) = index?;
+        let ScannedEntries { mut entries, end } = section.scan(memory)?;
         section.bytes.truncate(end);
         section.bytes.shrink_to_fit();
         entries.sort_unstable();
@@ -321,49 +326,60 @@ impl FrameHeader {
     }
 }
 
-/// Finds the entries of a section: their linked addresses and offsets, and the offset after the last byte that one of them
-/// needs. Each common part is parsed once.
-fn index<'a, S: UnwindSection<Slice<'a>>>(
-    section: S,
+/// Reads the entries of a section with this content up to its end or the first invalid length. Entries that are invalid, or
+/// whose common part is, are left out. Each common part is parsed once. `None` if there is no memory for the entries.
+fn scan<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    kind: SectionKind,
+    content: Slice<'a>,
     bases: &BaseAddresses,
     memory: &FileMemory<'_>,
-) -> Option<(Vec<(AddressRange, usize)>, usize)> {
-    /// Maximum size of the field before an entry, which its length does not include.
-    const LENGTH_SIZE: usize = 12;
+) -> Option<ScannedEntries> {
+    /// Maximum size in bytes of the length of an entry, which does not include itself.
+    const MAX_LENGTH_SIZE: usize = 12;
     type Cie<'a> = CommonInformationEntry<Slice<'a>>;
     let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
-    let (mut entries, mut end) = (Vec::new(), 0);
-    let mut found = section.entries(bases);
-    while let Ok(Some(next)) = found.next() {
-        let CieOrFde::Fde(partial) = next else {
+    let mut found = ScannedEntries::default();
+    let mut rest = content;
+    loop {
+        let offset = rest.offset_from(content);
+        let Ok((length, _)) = rest.read_initial_length() else {
+            break;
+        };
+        if length == 0 && kind == SectionKind::EhFrame {
+            break;
+        }
+        if rest.skip(length).is_err() {
+            break;
+        }
+        // Common parts are errors, too, whatever they contain: gimli's iterator would end at one that it does not know.
+        let Ok(entry) = section.partial_fde_from_offset(bases, offset.into()) else {
             continue;
         };
-        let mut is_known = true;
-        let fde = partial.parse(|section, bases, offset| {
+        let known = cies.len();
+        let entry = entry.parse(|section, bases, offset| {
             let at: usize = UnwindOffset::into(offset);
-            let parse = || {
-                is_known = false;
-                section.cie_from_offset(bases, offset).ok()
-            };
-            let cie = cies.entry(at).or_insert_with(parse);
+            let cie = cies
+                .entry(at)
+                .or_insert_with(|| section.cie_from_offset(bases, offset).ok());
             cie.clone().ok_or(gimli::Error::NotCieId(at as u64))
         });
-        if !is_known {
+        if cies.len() > known {
             memory.take_one::<(usize, Option<Cie<'a>>)>()?;
         }
-        let Ok(fde) = fde else { continue };
-        if let Some(range) = AddressRange::new(Address(fde.initial_address()), fde.len()) {
-            memory.take_one::<SectionEntry>()?;
-            let parts = [
-                (fde.offset(), fde.entry_len()),
-                (fde.cie().offset(), fde.cie().entry_len()),
-            ];
-            let ends = parts.map(|(offset, size)| offset.saturating_add(size).saturating_add(LENGTH_SIZE));
-            end = ends.into_iter().fold(end, usize::max);
-            entries.push((range, fde.offset()));
+        let Ok(entry) = entry else { continue };
+        let Some(range) = AddressRange::new(Address(entry.initial_address()), entry.len()) else {
+            continue;
+        };
+        memory.take_one::<SectionEntry>()?;
+        found.entries.push((range, offset));
+        let cie = entry.cie();
+        for (offset, size) in [(offset, entry.entry_len()), (cie.offset(), cie.entry_len())] {
+            let end = offset.saturating_add(size).saturating_add(MAX_LENGTH_SIZE);
+            found.end = found.end.max(end);
         }
     }
-    Some((entries, end))
+    Some(found)
 }
 
 impl FrameSection {
@@ -390,6 +406,15 @@ impl FrameSection {
         BaseAddresses::default()
             .set_eh_frame(self.address.0)
             .set_text(self.text.0)
+    }
+
+    /// Finds the entries by walking from one to the next.
+    fn scan(&self, memory: &FileMemory<'_>) -> Option<ScannedEntries> {
+        let (kind, content, bases) = (self.kind, self.slice(), self.bases());
+        match kind {
+            SectionKind::EhFrame => scan(&self.eh_frame(), kind, content, &bases, memory),
+            SectionKind::DebugFrame => scan(&self.debug_frame(), kind, content, &bases, memory),
+        }
     }
 
     /// Returns the number of bytes that are read to evaluate the entry at an offset: its size, and that of its common part; 0 if

@@ -70,6 +70,23 @@ fn entries_beyond_the_limits_have_no_rules() {
     assert!(room.0.load(Ordering::Relaxed) < (50 << 10));
 }
 
+/// As where the objects of several compilers were linked into one program.
+#[test]
+fn entries_after_a_common_part_of_an_unknown_version_are_found() {
+    let mut section = frames(&[]).section;
+    let entries = section.bytes.clone();
+    let unknown = [8, 0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 0];
+    section.bytes.extend(unknown);
+    section.bytes.extend(&entries);
+    // An entry ends with its address and its size, in 8 bytes each.
+    let address = section.bytes.len() - 16;
+    section.bytes[address..][..8].copy_from_slice(&(START + 0x100).to_le_bytes());
+    let frames = CallFrames::read(section, None, &MemoryRoom::default().file()).unwrap();
+    assert!(frames.starts().eq([START, START + 0x100].map(Address)));
+    let has_rules = |address| frames.at(Address(address), &RuleRoom::default()).is_some();
+    assert!(has_rules(START + 0xff) && has_rules(START + 0x1ff));
+}
+
 /// Returns how many of so many entries of an index stay that all lead to the same one.
 fn indexed(count: u32) -> usize {
     let section = frames(&[0x44, 0x0e, 16]).section;
