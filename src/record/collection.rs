@@ -181,7 +181,7 @@ impl Collection<'_> {
         match append_perf_map(&map, pid.0, self.user(pid), self.dumps, never_stopped) {
             Ok(Some(target)) => {
                 let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-                Some(Ok(self.collected((pid, &map), map.path(), &target, !is_removed)))
+                Some(Ok(self.describe(pid, &map, map.path(), &target, !is_removed)))
             }
             Ok(None) => {
                 untouched.extend(self.is_own.then(|| printable_path(map.path())));
@@ -253,8 +253,12 @@ impl Collection<'_> {
                 }
             };
             match opened {
-                Ok(file) if file_ids.insert(file.file_id()) => collected.extend(self.copy(&file, marker)),
-                Ok(_) => {}
+                Ok(file) => {
+                    let is_first = file_ids.insert(file.file_id());
+                    if is_first && self.is_new(&file) {
+                        collected.push(self.copy_open_dump(&file, marker));
+                    }
+                }
                 // Injection does not find it, either.
                 Err(cause) if cause.kind() == ErrorKind::NotFound => {}
                 Err(cause) => collected.push(Err(left_out(&path_of(marker), &cause))),
@@ -263,21 +267,15 @@ impl Collection<'_> {
         collected
     }
 
-    /// Copies the open jitdump of a marker, if it was written during the recording.
-    fn copy(&self, file: &OpenFile, marker: &FileMarker) -> Option<Result<CollectedFile, Diagnostic>> {
+    /// Copies the jitdump of a marker that is open, but not at its path; fails if it is another user's.
+    fn copy_open_dump(&self, file: &OpenFile, marker: &FileMarker) -> Result<CollectedFile, Diagnostic> {
         let path = path_of(marker);
-        if !self.is_new(file) {
-            return None;
-        }
         if !self.has_user(file, marker.pid) && !self.is_from_before(file, marker) {
-            return Some(Err(of_other_user(&path)));
+            return Err(of_other_user(&path));
         }
-        let place = self.free_place(&path);
-        let copied = place.and_then(|place| copy_to(file, &place, &path));
-        Some(copied.map(|target| {
-            let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
-            self.collected((marker.pid, file), &path, &target, is_left)
-        }))
+        let target = copy_to(file, &self.free_place(&path)?, &path)?;
+        let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
+        Ok(self.describe(marker.pid, file, &path, &target, is_left))
     }
 
     /// Returns a free place for the file at `path`: in the folder for the files of runtimes, or in a numbered one in it.
@@ -340,13 +338,14 @@ impl Collection<'_> {
             let may_remove = is_of_process && self.may_remove(file, pid);
             is_left = !(may_remove && place.remove_file(file).is_ok());
         }
-        Ok(self.collected((pid, file), path, &target.path(), is_left))
+        Ok(self.describe(pid, file, path, &target.path(), is_left))
     }
 
     /// Describes a file of a process that was moved or copied from `path` to `target`.
-    fn collected(
+    fn describe(
         &self,
-        (pid, file): (Pid, &OpenFile),
+        pid: Pid,
+        file: &OpenFile,
         path: &Path,
         target: &Path,
         is_left: bool,
