@@ -19,7 +19,7 @@ pub struct TraceBuffer {
     pub wall: Option<RuntimeTime>,
     /// First tick. In basic mode, the tick of the first function record.
     pub tick: u64,
-    /// Start and end of its records in the file, in bytes.
+    /// Start and end of its records in the file, in bytes. The record that starts a buffer is not among them.
     pub(super) start: u64,
     pub(super) end: u64,
     /// Whether the file ends inside the buffer.

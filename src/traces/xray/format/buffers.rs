@@ -8,6 +8,8 @@
 //! searches for the next start. A start is a sequence of records that occurs only at starts of buffers, with
 //! possible values.
 
+use std::ops::Range;
+
 use jitdump::{RuntimeTime, Tally};
 
 use crate::bytes::Reader;
@@ -215,19 +217,23 @@ impl<'a> BufferFinder<'a> {
             }
         };
         self.position = end.min(self.file.len());
-        let mut buffer = self.buffer(at, at)?;
+        let mut buffer = self.read_buffer(at, at..self.position)?;
         if end > self.file.len() {
             buffer.is_cut = true;
             // The missing bytes may be only those after the end-of-buffer record.
-            let content = self.file.get(at..).unwrap_or_default();
-            let records = content.get(METADATA_SIZE..).unwrap_or_default();
-            let mut decoder = FdrDecoder::new(records, &self.header, &buffer);
-            while decoder.record().is_some() {}
-            if !decoder.has_end_marker {
+            if !self.has_end_marker(&buffer) {
                 self.faults.add(Issue::XrayCutTail, at as u64);
             }
         }
         Ok(buffer)
+    }
+
+    /// Returns whether a buffer of version 1 has an end-of-buffer record.
+    fn has_end_marker(&self, buffer: &TraceBuffer) -> bool {
+        let records = self.bytes_from(usize::try_from(buffer.start).unwrap_or(usize::MAX));
+        let mut decoder = FdrDecoder::new(records, &self.header, buffer);
+        while decoder.record().is_some() {}
+        decoder.has_end_marker
     }
 
     /// Reads a buffer that starts with an extents record.
@@ -253,7 +259,7 @@ impl<'a> BufferFinder<'a> {
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
         let (end, is_cut) = self.checked_end(at, start, end);
         self.position = end;
-        let buffer = self.buffer(at, start);
+        let buffer = self.read_buffer(at, start..end);
         buffer.map(|buffer| TraceBuffer { is_cut, ..buffer })
     }
 
@@ -289,52 +295,62 @@ impl<'a> BufferFinder<'a> {
             && (is_cut || matches!(next, Some(fdr::NEW_BUFFER | fdr::BUFFER_EXTENTS)))
     }
 
-    /// Reads the buffer at `at` whose first record after the extents record is at `start`, and which ends at
-    /// the current position.
-    fn buffer(&mut self, at: usize, start: usize) -> Result<TraceBuffer, GapReason> {
-        let content = self.file.get(start..self.position).unwrap_or_default();
-        let mut buffer = TraceBuffer {
-            process: None,
-            thread: 0,
-            offset: at as u64,
-            wall: None,
-            tick: 0,
-            start: start.saturating_add(METADATA_SIZE) as u64,
-            end: self.position as u64,
-            is_cut: false,
+    /// Reads the buffer at `at`, whose records from the new-buffer record on are in the range `records` of the file.
+    fn read_buffer(&mut self, at: usize, records: Range<usize>) -> Result<TraceBuffer, GapReason> {
+        let start = records.start.saturating_add(METADATA_SIZE) as u64;
+        let end = records.end as u64;
+        let content = self.file.get(records).unwrap_or_default();
+        let Some(first) = FirstRecords::read(content, &self.header) else {
+            self.faults.add(Issue::XrayNoTick, at as u64);
+            return Err(GapReason::Issue(Issue::XrayNoTick));
         };
-        match self.read_first_records(content, &mut buffer) {
-            Some(()) => Ok(buffer),
-            None => {
-                self.faults.add(Issue::XrayNoTick, at as u64);
-                Err(GapReason::Issue(Issue::XrayNoTick))
-            }
-        }
+        Ok(TraceBuffer {
+            process: first.process,
+            thread: first.thread,
+            offset: at as u64,
+            wall: first.wall,
+            tick: first.tick,
+            start,
+            end,
+            is_cut: false,
+        })
     }
+}
 
-    /// Reads the metadata records up to the first tick; `None` if any other record comes first.
-    fn read_first_records(&self, content: &[u8], buffer: &mut TraceBuffer) -> Option<()> {
-        let header = &self.header;
-        buffer.thread = fields_of(content, header)?.u32()? as i32;
+/// What the metadata records at the start of a buffer say.
+struct FirstRecords {
+    thread: i32,
+    process: Option<i32>,
+    wall: Option<RuntimeTime>,
+    tick: u64,
+}
+
+impl FirstRecords {
+    /// Reads the new-buffer record and the metadata records up to the first tick; `None` if another record comes before it.
+    fn read(content: &[u8], header: &TraceHeader) -> Option<Self> {
+        let thread = fields_of(content, header)?.u32()? as i32;
+        let (mut process, mut wall) = (None, None);
         let mut rest = content.get(METADATA_SIZE..)?;
-        loop {
+        let tick = loop {
             let mut body = fields_of(rest, header)?;
             match kind_of(rest, header)? {
-                fdr::WALL_TIME => buffer.wall = wall_time(rest, header),
-                fdr::PID if header.version >= fdr::WITH_PID => buffer.process = Some(body.u32()? as i32),
+                fdr::WALL_TIME => wall = wall_time(rest, header),
+                fdr::PID if header.version >= fdr::WITH_PID => process = Some(body.u32()? as i32),
                 fdr::NEW_CPU_ID => {
                     body.skip(2)?;
-                    buffer.tick = body.u64()?;
-                    return Some(());
+                    break body.u64()?;
                 }
-                fdr::TSC_WRAP => {
-                    buffer.tick = body.u64()?;
-                    return Some(());
-                }
+                fdr::TSC_WRAP => break body.u64()?,
                 fdr::PID => {}
                 _ => return None,
             }
             rest = rest.get(METADATA_SIZE..)?;
-        }
+        };
+        Some(Self {
+            thread,
+            process,
+            wall,
+            tick,
+        })
     }
 }
