@@ -22,7 +22,7 @@ use crate::runtimes::Runtime;
 use sample_count::SampleCount;
 
 /// CPU time in seconds after which a JIT compiler has compiled something.
-const PATIENCE: u64 = 2;
+const CPU_SECONDS_UNTIL_FILES: u64 = 2;
 
 /// State of a running recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,6 +84,19 @@ struct WatchedProcess {
     is_checked: bool,
 }
 
+impl WatchedProcess {
+    /// Counts a look at the process with this start, anew if the last look was at another one with its ID.
+    fn count_look(&mut self, started: u64) {
+        if self.started != started {
+            *self = Self {
+                started,
+                ..Self::default()
+            };
+        }
+        self.looks += 1;
+    }
+}
+
 impl<'a> Watch<'a> {
     /// Watches all that perf starts.
     pub fn of_descendants(perf: u32, plan: &'a Plan, profile: &Path) -> Self {
@@ -122,55 +135,61 @@ impl<'a> Watch<'a> {
         (self.status(elapsed), warnings)
     }
 
-    /// Looks at a process. Returns a warning if its runtime should have written something.
+    /// Looks at a process. Its mappings, of which there may be many, are read at its first, second, fourth look and so on
+    /// until it has files, and once it has used [`CPU_SECONDS_UNTIL_FILES`]. Returns a warning if its runtime should have
+    /// written something by then.
     fn look_at(&mut self, pid: u32) -> Option<Diagnostic> {
         let Some((started, cpu_time)) = times(pid) else {
             self.processes.remove(&pid);
             return None;
         };
+        self.note_owner(pid, started);
         let process = self.processes.entry(pid).or_default();
-        if process.started != started {
-            *process = WatchedProcess {
-                started,
-                ..WatchedProcess::default()
-            };
-        }
-        process.looks += 1;
-        if let Some(owner) = owner_of(pid) {
-            let noted = self.owners.entry((started, pid)).or_insert(owner);
-            // A process of a user is root's while it executes su.
-            *noted = if owner == 0 { *noted } else { owner };
-        }
-        let is_check = self.perf.is_some() && !process.is_checked && cpu_time >= PATIENCE;
-        // The list of mappings may be long.
-        let is_look = process.looks.is_power_of_two() && !process.has_files;
-        if !is_check && !is_look {
+        process.count_look(started);
+        let is_overdue = self.perf.is_some() && !process.is_checked && cpu_time >= CPU_SECONDS_UNTIL_FILES;
+        let is_due = process.looks.is_power_of_two() && !process.has_files;
+        if !is_overdue && !is_due {
             return None;
         }
-        process.is_checked |= is_check;
         // Before it runs the program, a process is perf, which may have the library of a runtime: Debian's has CPython's.
         let is_perf = self.perf.is_some_and(|perf| run_same_program(perf, pid));
         let maps = maps_of(pid);
-        // A process may replace its program.
-        if let Some(found) = RecordedProcess::of(pid, &maps).filter(|_| !is_perf) {
+        if !is_perf && let Some(found) = RecordedProcess::of(pid, &maps) {
+            // A process may replace its program.
             self.recorded.insert((started, pid), found);
         }
-        self.dumps.add(pid, &maps);
-        let mut files = files_of(pid, &maps);
-        // .NET 8 writes its perf map there.
+        let writes_files = self.note_files(pid, &maps);
+        let process = self.processes.entry(pid).or_default();
+        process.is_checked |= is_overdue;
+        process.has_files |= writes_files;
+        if is_overdue && !process.has_files {
+            self.warning(pid, &maps)
+        } else {
+            None
+        }
+    }
+
+    /// Notes the owner of a process with this start. A process of a user is root's while it executes su.
+    fn note_owner(&mut self, pid: u32, started: u64) {
+        if let Some(owner) = owner_of(pid) {
+            let noted = self.owners.entry((started, pid)).or_insert(owner);
+            *noted = if owner == 0 { *noted } else { owner };
+        }
+    }
+
+    /// Notes the jitdumps that a process has mapped, and the files of its runtime. Returns whether it has files.
+    fn note_files(&mut self, pid: u32, maps: &[u8]) -> bool {
+        self.dumps.add(pid, maps);
+        let mut files = files_of(pid, maps);
+        // .NET 8 writes its perf map into the folder for the files of runtimes.
         let map = self
             .profile
             .with_file_name(RUNTIME_FILES)
             .join(format!("perf-{pid}.map"));
         files.extend(Some(map).filter(|map| map.is_file()));
-        process.has_files |= !files.is_empty();
-        let has_files = process.has_files;
+        let has_files = !files.is_empty();
         self.files.extend(files);
-        if is_check && !has_files {
-            self.warning(pid, &maps)
-        } else {
-            None
-        }
+        has_files
     }
 
     /// Returns what was seen.
@@ -240,7 +259,9 @@ impl<'a> Watch<'a> {
             return None;
         }
         let warning = Diagnostic::new(Issue::NoDumpYet).with("pid", pid);
-        let warning = warning.with("runtime", found.name).with("seconds", PATIENCE);
+        let warning = warning
+            .with("runtime", found.name)
+            .with("seconds", CPU_SECONDS_UNTIL_FILES);
         Some(self.plan.with_advice(warning, found))
     }
 }
