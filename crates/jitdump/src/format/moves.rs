@@ -17,6 +17,8 @@ pub struct Move {
     pub time: RuntimeTime,
     /// PID of the process that moved the code.
     pub pid: u32,
+    /// Start address after the move, in a field that readers ignore.
+    pub vma: u64,
     /// Start address before the move.
     pub from: Address,
     /// Start address after the move.
@@ -28,7 +30,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// Everything except the offset and the time, for comparison.
+    /// What must be the same in a copy of the record.
     pub(super) fn content(&self) -> (u32, Address, Address, u64, u64) {
         (self.pid, self.from, self.to, self.size, self.code_index)
     }
@@ -38,7 +40,7 @@ impl Move {
         let mut content = Reader::new(record.content, endian);
         let pid = content.u32()?;
         let _tid = content.u32()?;
-        let _vma = content.u64()?;
+        let vma = content.u64()?;
         let from = Address(content.u64()?);
         let to = Address(content.u64()?);
         let size = content.u64()?;
@@ -46,6 +48,7 @@ impl Move {
             offset: record.offset,
             time: RuntimeTime(record.time),
             pid,
+            vma,
             from,
             to,
             size,

@@ -22,22 +22,22 @@ pub(super) struct CodeIndexes {
 
 impl CodeIndexes {
     /// Adds a function. Returns the one of its process that had the same `code_index`.
-    pub(super) fn load(&mut self, number: u32, load: &Load<'_>) -> Option<u32> {
+    pub(super) fn add_load(&mut self, number: u32, load: &Load<'_>) -> Option<u32> {
         self.set_address(load.pid, load.start, number);
         self.indexes.insert(load.code_index);
         self.by_index.insert((load.pid, load.code_index), number)
     }
 
-    /// Notes a move of a function that has not been loaded so far.
-    pub(super) fn expect(&mut self, moved: &Move) {
+    /// Notes a move whose function has not been loaded so far.
+    pub(super) fn note_early_move(&mut self, moved: &Move) {
         let key = (moved.pid, moved.code_index);
         if !self.by_index.contains_key(&key) {
             self.early.entry(key).or_insert(moved.offset);
         }
     }
 
-    /// Returns the offset of a move that came before the load of its function.
-    pub(super) fn early_move(&mut self, load: &Load<'_>) -> Option<u64> {
+    /// Returns the offset of the first move that came before the load of its function, once.
+    pub(super) fn take_early_move(&mut self, load: &Load<'_>) -> Option<u64> {
         self.early.remove(&(load.pid, load.code_index))
     }
 

@@ -8,7 +8,7 @@ use jitdump::internals::format::source_file::EmbeddedSource;
 use jitdump::internals::format::{Load, Move, Records, debug_info2, record, tier};
 use jitdump::{ByteOrder, Dump};
 
-use crate::bytes::{Reader, is_terminal_control};
+use crate::bytes::is_terminal_control;
 use crate::results::diagnostics::CatalogueEntry;
 use crate::results::diagnostics::rules::{debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
@@ -225,12 +225,12 @@ impl<'a> RecordChecker<'_, 'a> {
 
     /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
     fn check_code_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
-        if let Some(offset) = self.code_indexes.early_move(load) {
+        if let Some(offset) = self.code_indexes.take_early_move(load) {
             self.findings.add(&rules::EARLY_MOVE, offset, || {
                 Place::default().with_message(format!("its LOAD record is at {:#x}", record.offset))
             });
         }
-        let Some(before) = self.code_indexes.load(number, load) else {
+        let Some(before) = self.code_indexes.add_load(number, load) else {
             return;
         };
         let content = |number| Records::content(self.file, self.dump.function_records(number)?.load);
@@ -243,15 +243,16 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
+    /// Checks that the new addresses in a MOVE record are the same, and that its other fields are those of a function before
+    /// it.
     fn check_move(&mut self, record: &Record<'_>) {
         let Some(moved) = Move::parse(record, self.endian) else {
             return;
         };
-        let vma = Reader::new(record.content.get(8..).unwrap_or_default(), self.endian).u64();
-        if vma != Some(moved.to.0) {
+        if moved.vma != moved.to.0 {
             self.report(&rules::MOVE_VMA, record.offset);
         }
-        self.code_indexes.expect(&moved);
+        self.code_indexes.note_early_move(&moved);
         if let Some(message) = self.code_indexes.apply_move(&moved, self.dump) {
             self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
                 Place::default().with_message(message)
