@@ -171,49 +171,39 @@ fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
     place.map_or((None, None), |place| (known(place.line), known(place.column)))
 }
 
+/// Numbers by which tables refer to others, given at the first reference. So a table comes after those that refer to it.
+#[derive(Default)]
+struct Numbering {
+    strings: Interner<String>,
+    functions: Interner<FunctionKey>,
+    resources: Interner<Home>,
+    positions: OriginalPositions,
+}
+
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
-    let mut keys: Interner<Call> = Interner::default();
-    let nodes = CallNodes::of(profile, |call| keys.of(call));
-    let calls = keys.all.rows();
+    let mut distinct: Interner<Call> = Interner::default();
+    let nodes = CallNodes::of(profile, |call| distinct.of(call));
+    let calls = distinct.all.rows();
     let tiers = tiers(profile, calls);
-    let libraries = Libraries::of(calls.iter().map(|call| {
-        let frame = &profile.tables.frames[call.frame];
-        let home = match profile.home(frame) {
-            Home::Jit(_) => Home::Jit(None),
-            home => home,
-        };
-        (home, frame.address)
-    }));
-    let mut strings: Interner<String> = Interner::default();
-    let mut resources: Interner<Home> = Interner::default();
-    let mut functions: Interner<FunctionKey> = Interner::default();
-    let mut places = OriginalPositions::default();
-    let frame_table = FrameTable {
-        lib: libraries.of_calls.iter().map(|&(library, _)| library).collect(),
-        address: libraries.of_calls.iter().map(|&(_, address)| address).collect(),
-        ..frame_table(profile, calls, &tiers, &mut functions, &mut places)
-    };
-    let func_table = function_table(
-        profile,
-        functions.all.rows(),
-        &mut strings,
-        &mut resources,
-        &mut places,
-    );
-    let source_location_table = location_table(&mut places);
-    let sources = source_table(profile, places.sources.all.rows(), &mut strings);
-    let resource_table = resource_table(profile, resources.all.rows(), &mut strings);
-    let (selected, busiest) = profile.busiest().unwrap_or_default();
+    let libraries = Libraries::of_calls(profile, calls);
+    let mut numbering = Numbering::default();
+    // In this order, and strings at the end.
+    let frame_table = frame_table(profile, calls, &tiers, &libraries, &mut numbering);
+    let func_table = function_table(profile, &mut numbering);
+    let source_location_table = location_table(&mut numbering);
+    let sources = source_table(profile, &mut numbering);
+    let resource_table = resource_table(profile, &mut numbering);
+    let (shown_thread, its_samples) = profile.busiest().unwrap_or_default();
     let categories = [Kind::Compiler, Kind::Gc].map(category);
-    let markers = MarkerSource::new(profile, &mut strings, categories, selected);
+    let markers = MarkerSource::new(profile, &mut numbering.strings, categories, shown_thread);
     let weighted = profile.weighted_events();
     let libs = libraries.all.iter().map(|&(home, _)| library(profile, home));
     let file = File {
-        meta: meta(profile, &tiers, selected, busiest),
+        meta: meta(profile, &tiers, shown_thread, its_samples),
         libs: libs.collect(),
         shared: Shared {
-            string_array: strings.all.into_iter().collect(),
+            string_array: numbering.strings.all.into_iter().collect(),
             stack_table: stack_table(&nodes),
             frame_table,
             func_table,
@@ -242,15 +232,17 @@ fn stack_table(CallNodes { nodes, .. }: &CallNodes<u32>) -> StackTable {
     }
 }
 
-/// Returns the table of frames, without their places in libraries.
+/// Returns the table of frames, one for each call.
 fn frame_table(
     profile: &ExportedProfile,
     calls: &[Call],
     tiers: &[TierIndex],
-    functions: &mut Interner<FunctionKey>,
-    places: &mut OriginalPositions,
+    libraries: &Libraries,
+    numbering: &mut Numbering,
 ) -> FrameTable {
     let mut table = FrameTable {
+        lib: libraries.places.iter().map(|&(library, _)| library).collect(),
+        address: libraries.places.iter().map(|&(_, address)| address).collect(),
         native_symbol: vec![(); calls.len()],
         inner_window_id: vec![0; calls.len()],
         length: calls.len(),
@@ -261,7 +253,8 @@ fn frame_table(
         let compiled = line.compiled();
         let declared = || profile.tables.functions[line.function].compiled();
         let file = compiled.or_else(declared).map(|location| location.file);
-        table.func.push(functions.of((line.function, file)));
+        let function = numbering.functions.of((line.function, file));
+        table.func.push(function);
         let depth = u8::try_from(call.inline_depth).unwrap_or(u8::MAX);
         table.inline_depth.push(depth);
         table.category.push(category(frame.kind));
@@ -272,14 +265,20 @@ fn frame_table(
         table.line.push(number);
         table.column.push(column);
         let original = line.generated.and(line.location());
-        table.original_location.push(places.number(original));
+        table.original_location.push(numbering.positions.number(original));
     }
     table
 }
 
 /// Returns the table of what has code, all of it libraries.
-fn resource_table(profile: &ExportedProfile, homes: &[Home], strings: &mut Interner<String>) -> Value {
-    let names = homes.iter().map(|&home| profile.home_path(home).into_owned());
+fn resource_table(profile: &ExportedProfile, numbering: &mut Numbering) -> Value {
+    let Numbering {
+        strings, resources, ..
+    } = numbering;
+    let names = resources
+        .all
+        .iter()
+        .map(|&home| profile.home_path(home).into_owned());
     let names: Vec<u32> = names.map(|name| strings.of(name)).collect();
     let count = names.len();
     json!({
@@ -306,8 +305,13 @@ fn tiers(profile: &ExportedProfile, calls: &[Call]) -> Vec<TierIndex> {
     tiers
 }
 
-/// Describes the profile. The thread at the position `selected` is shown first, and has the samples `busiest`.
-fn meta(profile: &ExportedProfile, tiers: &[TierIndex], selected: usize, busiest: &[WeightedStack]) -> Value {
+/// Describes the profile. The thread at the position `shown_thread` is shown first.
+fn meta(
+    profile: &ExportedProfile,
+    tiers: &[TierIndex],
+    shown_thread: usize,
+    its_samples: &[WeightedStack],
+) -> Value {
     let categories = CATEGORIES.map(|(kind, name, color)| {
         let own = tiers.iter().filter(|_| kind == Kind::Language);
         let own = own.map(|&tier| &*profile.tables.tiers[tier]);
@@ -321,7 +325,7 @@ fn meta(profile: &ExportedProfile, tiers: &[TierIndex], selected: usize, busiest
     let markers = profile.markers.text();
     about.extend(markers.map(|text| json!({"label": "Markers", "format": "string", "value": text})));
     json!({
-        "interval": interval(busiest),
+        "interval": interval(its_samples),
         "startTime": 0,
         "processType": 0,
         "product": profile.title,
@@ -332,7 +336,7 @@ fn meta(profile: &ExportedProfile, tiers: &[TierIndex], selected: usize, busiest
         // Otherwise there is a button that sends build IDs and addresses to Mozilla's server.
         "symbolicationNotSupported": true,
         "sourceCodeIsNotOnSearchfox": true,
-        "initialSelectedThreads": [selected],
+        "initialSelectedThreads": [shown_thread],
         "importedFrom": EXPORTER,
         "categories": categories,
         "markerSchema": firefox_markers::schema(),
@@ -381,13 +385,14 @@ fn breakpad_id(build_id: &str) -> String {
 }
 
 /// Returns the table of functions, and adds the names, resources and source files that it refers to.
-fn function_table(
-    profile: &ExportedProfile,
-    functions: &[FunctionKey],
-    strings: &mut Interner<String>,
-    resources: &mut Interner<Home>,
-    places: &mut OriginalPositions,
-) -> FunctionTable {
+fn function_table(profile: &ExportedProfile, numbering: &mut Numbering) -> FunctionTable {
+    let Numbering {
+        strings,
+        functions,
+        resources,
+        positions,
+    } = numbering;
+    let functions = functions.all.rows();
     let mut table = FunctionTable {
         length: functions.len(),
         relevant_for_js: vec![false; functions.len()],
@@ -401,21 +406,21 @@ fn function_table(
         let home = Home::of(function.module, function.kind, None);
         let resource = (home != Home::Unknown).then(|| resources.of(home));
         table.resource.push(resource.map_or(-1, i64::from));
-        table.source.push(file.map(|file| places.sources.of(file)));
+        table.source.push(file.map(|file| positions.sources.of(file)));
         // The function is declared in another file than this one if code of it was included.
         let here = function.compiled().filter(|location| Some(location.file) == file);
         let (line, column) = line_and_column(here);
         table.line_number.push(line);
         table.column_number.push(column);
         let original = function.generated.and(function.location());
-        table.original_location.push(places.number(original));
+        table.original_location.push(positions.number(original));
     }
     table
 }
 
 /// Returns the table of original positions.
-fn location_table(places: &mut OriginalPositions) -> LocationTable {
-    let OriginalPositions { sources, originals } = places;
+fn location_table(numbering: &mut Numbering) -> LocationTable {
+    let OriginalPositions { sources, originals } = &mut numbering.positions;
     LocationTable {
         source: originals
             .all
@@ -429,11 +434,11 @@ fn location_table(places: &mut OriginalPositions) -> LocationTable {
 }
 
 /// Returns the table of source files, with their texts where these are known.
-fn source_table<'p>(
-    profile: &'p ExportedProfile,
-    files: &[SourceFileIndex],
-    strings: &mut Interner<String>,
-) -> SourceTable<'p> {
+fn source_table<'p>(profile: &'p ExportedProfile, numbering: &mut Numbering) -> SourceTable<'p> {
+    let Numbering {
+        strings, positions, ..
+    } = numbering;
+    let files = positions.sources.all.rows();
     let text = |file: &SourceFileIndex| {
         let embedded = profile.tables.files[*file].text.as_ref();
         embedded
@@ -459,22 +464,34 @@ struct Libraries {
     /// What has their code, and their first address.
     all: Vec<(Home, u64)>,
     /// Library and address in it of each call.
-    of_calls: Vec<(u32, u64)>,
+    places: Vec<(u32, u64)>,
 }
 
 impl Libraries {
+    /// Returns the libraries of calls. All code of runtimes has one home here.
+    fn of_calls(profile: &ExportedProfile, calls: &[Call]) -> Self {
+        Self::of(calls.iter().map(|call| {
+            let frame = &profile.tables.frames[call.frame];
+            let home = match profile.home(frame) {
+                Home::Jit(_) => Home::Jit(None),
+                home => home,
+            };
+            (home, frame.address)
+        }))
+    }
+
     /// Returns the libraries of calls, by the home of the code and the address of each.
     fn of(calls: impl Iterator<Item = (Home, u64)>) -> Self {
-        let mut places: Vec<(Home, u64, usize)> = calls
+        let mut sorted: Vec<(Home, u64, usize)> = calls
             .enumerate()
             .map(|(call, (home, address))| (home, address, call))
             .collect();
-        places.sort_unstable();
+        sorted.sort_unstable();
         let mut libraries = Self {
             all: Vec::new(),
-            of_calls: vec![(0, 0); places.len()],
+            places: vec![(0, 0); sorted.len()],
         };
-        for (home, address, call) in places {
+        for (home, address, call) in sorted {
             let last = libraries.all.last();
             let has_room = last.is_some_and(|&(of, start)| of == home && address - start < MAX_ADDRESS);
             if !has_room {
@@ -487,9 +504,9 @@ impl Libraries {
                 libraries.all.push((home, start));
             }
             let start = libraries.all.last().map_or(0, |&(_, start)| start);
-            if let Some(of_call) = libraries.of_calls.get_mut(call) {
+            if let Some(place) = libraries.places.get_mut(call) {
                 let index = libraries.all.len().saturating_sub(1);
-                *of_call = (index as u32, address.saturating_sub(start));
+                *place = (index as u32, address.saturating_sub(start));
             }
         }
         libraries
@@ -512,7 +529,7 @@ mod tests {
         let jit = Home::Jit(None);
         let of = |addresses: &[u64]| {
             let libraries = Libraries::of(addresses.iter().map(|&address| (jit, address)));
-            (libraries.all, libraries.of_calls)
+            (libraries.all, libraries.places)
         };
         let near = of(&[0x7fff_fffe, 0]);
         assert_eq!(near, (vec![(jit, 0)], vec![(0, 0x7fff_fffe), (0, 0)]));
