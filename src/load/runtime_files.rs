@@ -29,6 +29,10 @@ use crate::traces::conversion::LogConversion;
 use crate::traces::used_logs::LoggedCode;
 use crate::units::Pid;
 
+/// Maximum number of loads to copy to processes that had a dump mapped before the profile began. A server
+/// with 200 processes and 10,000 functions needs that many.
+const MAX_COPIES: usize = 1 << 21;
+
 /// A runtime file in use.
 #[derive(Debug)]
 pub struct UsedFile<'a> {
@@ -85,13 +89,13 @@ pub struct RuntimeFiles<'a> {
 impl<'a> RuntimeFiles<'a> {
     /// Reads the runtime files that were found, and aligns their clocks with that of `profile`: all files at once,
     /// by the files, the maps of the processes and the samples. The profile must not have any events of logs or
-    /// traces yet, because samples made from them are no evidence. `has_bytes` is whether the
-    /// bytes of functions of logs are needed.
+    /// traces yet, because samples made from them are no evidence. `with_bytes` is whether the bytes of functions of
+    /// logs are needed, `clock_offset` what the user gave.
     pub fn read(
         profile: &IndexedProfile<'_>,
         found: &'a FoundDumps,
         conversion: &LogConversion<'a>,
-        has_bytes: bool,
+        with_bytes: bool,
         clock_offset: Option<i64>,
     ) -> Self {
         let mut files = Self {
@@ -101,35 +105,16 @@ impl<'a> RuntimeFiles<'a> {
         files.add_missing(&found.missing);
         let machine = machine_of(profile);
         let mut clocks = Clocks::of(profile, clock_offset);
-        let mut mapped_code = None;
-        for dump in &found.dumps {
-            match read_dump(dump, machine, &mut clocks) {
-                Ok(used) => {
-                    // Dumps without a marker come last.
-                    if dump.markers.is_empty()
-                        && let Some(pid) = mapped_code
-                            .get_or_insert_with(|| MappedCode::of(&files.used))
-                            .contradicts(&used)
-                    {
-                        let other = Diagnostic::new(Issue::OtherDumpMapped).with("pid", pid);
-                        files.diagnostics.push(other.in_file(dump.file.path()));
-                        continue;
-                    }
-                    if used.is_without_order() {
-                        let unordered = Diagnostic::new(Issue::ClockWithoutConversion);
-                        files.diagnostics.push(unordered.in_file(dump.file.path()));
-                    }
-                    files.used.push(used);
-                }
-                Err(error) => {
-                    files.unusable.extend(&dump.pids);
-                    files
-                        .diagnostics
-                        .push(error.in_file(dump.file.path()).as_unused());
-                }
-            }
+        let (marked, unmarked): (Vec<&FoundFile>, Vec<&FoundFile>) =
+            found.dumps.iter().partition(|dump| !dump.markers.is_empty());
+        for dump in marked {
+            files.add_dump(dump, machine, &mut clocks, None);
         }
-        for logged in conversion.code(profile, machine, has_bytes) {
+        let mapped_code = (!unmarked.is_empty()).then(|| MappedCode::of(&files.used));
+        for dump in unmarked {
+            files.add_dump(dump, machine, &mut clocks, mapped_code.as_ref());
+        }
+        for logged in conversion.code(profile, machine, with_bytes) {
             files.add_log(logged, &mut clocks);
         }
         files.settle(profile, &clocks);
@@ -161,6 +146,36 @@ impl<'a> RuntimeFiles<'a> {
         self.used.extend(used);
     }
 
+    /// Adds a jitdump, unless it is unreadable, its times cannot be aligned with those of the profile, or `mapped_code`,
+    /// that of the dumps with a marker, shows that it is not of its process.
+    fn add_dump(
+        &mut self,
+        dump: &'a FoundFile,
+        machine: Machine,
+        clocks: &mut Clocks<'_>,
+        mapped_code: Option<&MappedCode>,
+    ) {
+        let path = dump.file.path();
+        let used = match read_dump(dump, machine, clocks) {
+            Ok(used) => used,
+            Err(error) => {
+                self.unusable.extend(&dump.pids);
+                self.diagnostics.push(error.in_file(path).as_unused());
+                return;
+            }
+        };
+        if let Some(pid) = mapped_code.and_then(|code| code.contradicts(&used)) {
+            let other = Diagnostic::new(Issue::OtherDumpMapped).with("pid", pid);
+            self.diagnostics.push(other.in_file(path));
+            return;
+        }
+        if used.is_without_order() {
+            let unordered = Diagnostic::new(Issue::ClockWithoutConversion);
+            self.diagnostics.push(unordered.in_file(path));
+        }
+        self.used.push(used);
+    }
+
     /// Adds the code of a log, unless its times cannot be aligned with those of the profile.
     fn add_log(&mut self, logged: LoggedCode<'a>, clocks: &mut Clocks<'_>) {
         self.diagnostics.extend(logged.diagnostic);
@@ -178,46 +193,7 @@ impl<'a> RuntimeFiles<'a> {
         };
         self.logs.push(index);
     }
-}
 
-/// Machine that a profile was recorded on.
-pub fn machine_of(IndexedProfile { profile, .. }: &IndexedProfile<'_>) -> Machine {
-    Machine::of_profile(profile.architecture(), profile.endian)
-}
-
-/// Indexes a jitdump, and aligns its clock.
-fn read_dump<'a>(
-    found: &'a FoundFile,
-    machine: Machine,
-    clocks: &mut Clocks<'_>,
-) -> Result<UsedFile<'a>, Diagnostic> {
-    let dump = Dump::index(&*found.file, machine)?;
-    let own_clock = RuntimeClock {
-        born: None,
-        distance_by_maps: None,
-        counts_cycles: dump.header().counts_cycles(),
-        made: dump.header().time,
-        first: dump.first_time().unwrap_or_default(),
-        last: dump
-            .events()
-            .next_back()
-            .map(|event| event.time)
-            .unwrap_or_default(),
-    };
-    let code = CodeFile::Jitdump(Box::new(dump));
-    Ok(UsedFile {
-        alignment: clocks.align(found, &code, own_clock)?,
-        found: found.clone(),
-        code,
-        counts: CodeEventCounts::default(),
-    })
-}
-
-/// Maximum number of loads to copy to processes that had a dump mapped before the profile began. A server
-/// with 200 processes and 10,000 functions needs that many.
-const MAX_COPIES: usize = 1 << 21;
-
-impl<'a> RuntimeFiles<'a> {
     /// Adds warnings about processes with missing jitdumps: the first ones individually.
     fn add_missing(&mut self, missing: &[(Pid, Diagnostic)]) {
         /// More than that are missing only where a whole machine was recorded.
@@ -427,6 +403,39 @@ impl<'a> RuntimeFiles<'a> {
             used.counts = counts;
         }
     }
+}
+
+/// Machine that a profile was recorded on.
+pub fn machine_of(IndexedProfile { profile, .. }: &IndexedProfile<'_>) -> Machine {
+    Machine::of_profile(profile.architecture(), profile.endian)
+}
+
+/// Indexes a jitdump, and aligns its clock.
+fn read_dump<'a>(
+    found: &'a FoundFile,
+    machine: Machine,
+    clocks: &mut Clocks<'_>,
+) -> Result<UsedFile<'a>, Diagnostic> {
+    let dump = Dump::index(&*found.file, machine)?;
+    let own_clock = RuntimeClock {
+        born: None,
+        distance_by_maps: None,
+        counts_cycles: dump.header().counts_cycles(),
+        made: dump.header().time,
+        first: dump.first_time().unwrap_or_default(),
+        last: dump
+            .events()
+            .next_back()
+            .map(|event| event.time)
+            .unwrap_or_default(),
+    };
+    let code = CodeFile::Jitdump(Box::new(dump));
+    Ok(UsedFile {
+        alignment: clocks.align(found, &code, own_clock)?,
+        found: found.clone(),
+        code,
+        counts: CodeEventCounts::default(),
+    })
 }
 
 /// Returns a function of one of `files`.

@@ -75,10 +75,10 @@ impl<'a> LogConversion<'a> {
         &'s self,
         profile: &'s IndexedProfile<'_>,
         machine: Machine,
-        has_bytes: bool,
+        with_bytes: bool,
     ) -> impl Iterator<Item = LoggedCode<'a>> + 's {
         let formats = self.formats.iter();
-        formats.flat_map(move |format| format.code(profile, machine, has_bytes))
+        formats.flat_map(move |format| format.code(profile, machine, with_bytes))
     }
 
     /// Returns the synthetic symbols of each process that has no other code.

@@ -60,13 +60,13 @@ pub trait LogFormat<'a>: FormatFiles {
     /// Counts for the summary what the conversion of events would count.
     fn count(&mut self) {}
 
-    /// Returns the code of each log, with times that are to be aligned with the profile's clock. `has_bytes` is whether the
+    /// Returns the code of each log, with times that are to be aligned with the profile's clock. `with_bytes` is whether the
     /// bytes of functions are needed.
     fn code<'s>(
         &'s self,
         _profile: &'s IndexedProfile<'_>,
         _machine: Machine,
-        _has_bytes: bool,
+        _with_bytes: bool,
     ) -> Box<dyn Iterator<Item = LoggedCode<'a>> + 's>
     where
         'a: 's,

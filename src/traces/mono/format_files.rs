@@ -112,12 +112,12 @@ impl<'a> LogFormat<'a> for Logs<'a> {
         &'s self,
         profile: &'s IndexedProfile<'_>,
         machine: Machine,
-        has_bytes: bool,
+        with_bytes: bool,
     ) -> Box<dyn Iterator<Item = LoggedCode<'a>> + 's>
     where
         'a: 's,
     {
-        let core = self.core.filter(|_| has_bytes);
+        let core = self.core.filter(|_| with_bytes);
         Box::new(
             self.all
                 .iter()
