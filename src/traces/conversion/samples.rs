@@ -359,7 +359,7 @@ impl<S: ReplaySource> EventSource for ReplayedSamples<'_, S> {
         for traced in self.source.threads().into_iter().flatten() {
             let thread = traced.thread;
             let parent = SyntheticThread::first_of(thread.pid);
-            if traced.is_known || thread == parent {
+            if traced.is_introduced || thread == parent {
                 continue;
             }
             out.fork(&ThreadStart {

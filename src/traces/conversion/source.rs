@@ -24,8 +24,8 @@ pub const FIRST_SYNTHETIC_TID: u32 = 1 << 22;
 pub struct TracedThread<'a> {
     /// Process and thread ID in the profile.
     pub thread: SyntheticThread,
-    /// Whether the profile has the thread.
-    pub is_known: bool,
+    /// Whether its start and name need no records: the profile has the thread, or an earlier one is the same.
+    pub is_introduced: bool,
     /// Its name, if the log has one.
     pub name: Option<&'a [u8]>,
 }

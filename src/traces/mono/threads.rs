@@ -131,7 +131,7 @@ impl<'a> Threads<'a> {
                     pid,
                     tid: Tid(known.unwrap_or(synthetic)),
                 },
-                is_known: known.is_some(),
+                is_introduced: known.is_some(),
                 name: thread.name.map(|(_, name)| name),
             }
         });

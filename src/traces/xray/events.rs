@@ -76,14 +76,14 @@ impl<'l, 'a> TraceSource<'l, 'a> {
         Some((self.binary?, base.linked(loaded)))
     }
 
-    /// Returns the name of a process: its binary's, or that in the name of a trace which XRay's runtime has named.
+    /// Returns the name of a process: that of its binary, or the one in the name that XRay's runtime gives a trace,
+    /// `xray-log.NAME.RANDOM`, or `xray`.
     fn process_name(&self, process: &TracedProcess<'_>) -> Vec<u8> {
         if let Some(binary) = self.binary {
             return base_name(&binary.path).to_vec();
         }
-        let name = process.file.path().file_name().unwrap_or_default();
-        let name = name.as_encoded_bytes();
-        let parts: Vec<&[u8]> = name.split(|&byte| byte == b'.').collect();
+        let trace = process.file.path().file_name().unwrap_or_default();
+        let parts: Vec<&[u8]> = trace.as_encoded_bytes().split(|&byte| byte == b'.').collect();
         match parts[..] {
             [b"xray-log", ref inner @ .., _random] if !inner.is_empty() => inner.join(&b'.'),
             _ => b"xray".to_vec(),
@@ -101,16 +101,17 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
     type Events = ThreadWalk<'l, 'a>;
 
     /// Returns the threads of all traces. A thread with several traces is one thread for each: calls that are open at
-    /// the end of one trace end there.
+    /// the end of one trace end there. Only the first of these starts in the profile.
     fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
-        let mut known: HashSet<SyntheticThread> = HashSet::default();
+        let mut started: HashSet<SyntheticThread> = HashSet::default();
         let threads = self.traces.iter().flat_map(|trace| &trace.threads);
-        let threads = threads.map(|traced| {
-            let traced = (*traced)?;
-            Some(TracedThread {
-                is_known: traced.is_known || !known.insert(traced.thread),
-                ..traced
-            })
+        let threads = threads.map(|&traced| {
+            let mut traced = traced?;
+            if !traced.is_introduced {
+                let is_first = started.insert(traced.thread);
+                traced.is_introduced = !is_first;
+            }
+            Some(traced)
         });
         threads.collect()
     }

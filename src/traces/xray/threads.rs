@@ -54,7 +54,7 @@ pub fn threads(
             let thread = SyntheticThread { pid: Pid(pid), tid };
             return Ok(TracedThread {
                 thread,
-                is_known: false,
+                is_introduced: false,
                 name: None,
             });
         };
@@ -76,7 +76,7 @@ pub fn threads(
         let thread = SyntheticThread { pid, tid };
         Ok(TracedThread {
             thread,
-            is_known: owner == Some(pid),
+            is_introduced: owner == Some(pid),
             name: None,
         })
     };
