@@ -82,28 +82,24 @@ fn event_name(kind: LogEventKind<'_>) -> &'static str {
     describe(kind).0
 }
 
-/// Checks each event.
+/// Checks the order of buffers and events in time, and each event by those before it.
 fn check_events(log: &Log<'_>, index: &LogIndex<'_>, findings: &mut Findings) {
+    for buffer in log.out_of_order_buffers() {
+        findings.add(&rules::BUFFER_ORDER, buffer.offset, || {
+            Place::in_record(BUFFER).with_message(format!("by {} ns", buffer.back))
+        });
+    }
     let mut checker = EventChecker::new(index);
-    let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
     for buffer in log.buffers() {
-        let latest = latest.entry(buffer.thread).or_default();
-        if buffer.time_base < *latest {
-            let back = latest.0.saturating_sub(buffer.time_base.0);
-            findings.add(&rules::BUFFER_ORDER, buffer.offset, || {
-                Place::in_record(BUFFER).with_message(format!("by {back} ns"))
-            });
-        }
-        *latest = buffer.time_base.max(*latest);
-        let mut last = None;
+        let mut last = RuntimeTime::default();
         for event in buffer.events() {
-            if let Some(before) = last.filter(|&before| event.time < before) {
-                let back = before.0.saturating_sub(event.time.0);
+            if event.time < last {
+                let back = last.0.saturating_sub(event.time.0);
                 findings.add(&rules::TIME_BACK, event.offset, || {
                     Place::in_record(event_name(event.kind)).with_message(format!("by {back} ns"))
                 });
             }
-            last = Some(event.time);
+            last = event.time;
             checker.check(&event, index, findings);
         }
     }

@@ -24,7 +24,7 @@ use crate::traces::mono::heap_shots::HeapShots;
 use crate::traces::mono::logs::{Logs, ReadLog};
 use crate::traces::mono::prepare::Prepared;
 use crate::traces::mono::threads::Threads;
-use crate::traces::mono::walk::{ThreadWalk, out_of_order, walks};
+use crate::traces::mono::walk::{ThreadWalk, walks};
 use crate::traces::options::MonoEvent;
 use crate::units::Pid;
 
@@ -104,7 +104,9 @@ impl<'l, 'a> LogSource<'l, 'a> {
             ..
         } = log.prepared.as_mut()?;
         log.conversion_faults = Tally::default();
-        log.conversion_faults.merge(&out_of_order(&log.log));
+        for buffer in log.log.out_of_order_buffers() {
+            log.conversion_faults.add(Issue::MonoBufferOrder, buffer.offset);
+        }
         let mut code = RangeMap::default();
         for (number, function) in (0u32..).zip(&log.index.code.functions) {
             code.insert(function.range, number);

@@ -2,10 +2,9 @@
 
 use std::vec;
 
-use jitdump::{RuntimeTime, Tally};
+use jitdump::RuntimeTime;
 
 use crate::collections::hash::HashMap;
-use crate::results::diagnostics::Issue;
 use crate::traces::conversion::call_tree::CallStep;
 use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::conversion::synthesis::UNKNOWN_CPU;
@@ -64,20 +63,6 @@ fn action_of(kind: LogEventKind<'_>) -> Option<EventKind<Method, LogEventKind<'_
         }
         kind => EventKind::Other(kind),
     })
-}
-
-/// Counts the buffers with a time before that of their thread's buffer before.
-pub fn out_of_order(log: &Log<'_>) -> Tally<Issue> {
-    let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
-    let mut counted = Tally::default();
-    for buffer in log.buffers() {
-        let latest = latest.entry(buffer.thread).or_default();
-        if buffer.time_base < *latest {
-            counted.add(Issue::MonoBufferOrder, buffer.offset);
-        }
-        *latest = buffer.time_base.max(*latest);
-    }
-    counted
 }
 
 /// Returns the events of each thread of a log.

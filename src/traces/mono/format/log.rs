@@ -6,6 +6,7 @@
 use jitdump::{ByteOrder, RuntimeTime, Tally};
 
 use crate::bytes::Reader;
+use crate::collections::hash::HashMap;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::mono::format::cursor::Encoding;
 use crate::traces::mono::format::decode::{EventDecoder, MethodCall};
@@ -52,6 +53,20 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// Iterates over the buffers that start earlier than one of their thread before them in the file.
+    pub fn out_of_order_buffers(&self) -> impl Iterator<Item = OutOfOrderBuffer> {
+        let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
+        self.buffers().filter_map(move |buffer| {
+            let latest_of_thread = latest.entry(buffer.thread).or_default();
+            let back = latest_of_thread.0.saturating_sub(buffer.time_base.0);
+            *latest_of_thread = buffer.time_base.max(*latest_of_thread);
+            (back > 0).then_some(OutOfOrderBuffer {
+                offset: buffer.offset,
+                back,
+            })
+        })
+    }
+
     /// Iterates over the events of all buffers in file order.
     pub fn events(&self) -> LogEvents<'a> {
         LogEvents {
@@ -59,6 +74,15 @@ impl<'a> Log<'a> {
             current: None,
         }
     }
+}
+
+/// A buffer that starts earlier than one of its thread before it in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct OutOfOrderBuffer {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// How much earlier it starts than the latest of these, in nanoseconds.
+    pub back: u64,
 }
 
 /// A buffer, which has events of one thread.
