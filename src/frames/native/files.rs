@@ -98,8 +98,9 @@ impl NativeFiles {
         below_root.into_iter().chain(others)
     }
 
-    /// Returns the files that may be the supplementary file of a debug file: those with its build ID, and those at its path,
-    /// which may be relative to the debug file.
+    /// Returns the files that may be the supplementary file to which `debug_file` refers by `path` and `build_id`: debug files
+    /// with that build ID, the file at the path, which may be relative to the debug file, and the one that distributions
+    /// install. The caller compares their build IDs.
     pub fn supplementary_files(
         &self,
         debug_file: &Path,
@@ -112,11 +113,7 @@ impl NativeFiles {
         } else {
             self.reach.open_recorded(&debug_file.with_file_name(path)).ok()
         };
-        // Debug files may be reached by links, from which relative paths do not lead there.
-        let mut parts = path.components();
-        let is_installed = parts.any(|part| part.as_os_str() == DWZ_FOLDER);
-        let installed = is_installed.then(|| Path::new("/usr/lib/debug").join(DWZ_FOLDER).join(parts));
-        let installed = installed.and_then(|path| self.open_below_root(&path));
+        let installed = installed_supplementary(path).and_then(|path| self.open_below_root(&path));
         self.debug_files(build_id).chain(at_path).chain(installed)
     }
 
@@ -202,6 +199,14 @@ fn debug_paths(build_id: &[u8]) -> [Option<PathBuf>; 2] {
     [Some(installed), downloaded]
 }
 
+/// Returns where distributions install the supplementary file of a path like `../../.dwz/x86_64-linux-gnu/a.debug`; `None` for
+/// other paths. A relative one leads there from the place of the debug file, but not from a link to it.
+fn installed_supplementary(path: &Path) -> Option<PathBuf> {
+    let mut parts = path.components();
+    parts.find(|part| part.as_os_str() == DWZ_FOLDER)?;
+    Some(Path::new("/usr/lib/debug").join(DWZ_FOLDER).join(parts))
+}
+
 /// Returns the folder to which debuginfod downloads files.
 fn debuginfod_folder() -> Option<PathBuf> {
     let named = env::var_os("DEBUGINFOD_CACHE_PATH").map(PathBuf::from);
@@ -257,6 +262,21 @@ mod tests {
             let copy =
                 OpenFile::from_file(fs::File::open(&path).unwrap(), &cache.join(".build-id/00/11/elf"));
             assert_eq!(files.author(&copy.unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn supplementary_files_are_installed_below_one_folder() {
+        for (path, expected) in [
+            (
+                "../../.dwz/amd64/a.debug",
+                Some("/usr/lib/debug/.dwz/amd64/a.debug"),
+            ),
+            ("/other/.dwz/a.debug", Some("/usr/lib/debug/.dwz/a.debug")),
+            ("../a.debug", None),
+        ] {
+            let installed = installed_supplementary(Path::new(path));
+            assert_eq!(installed.as_deref(), expected.map(Path::new), "{path}");
         }
     }
 
