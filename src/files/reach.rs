@@ -45,8 +45,10 @@ impl Reach {
 
     /// Opens a path that is recorded in the profile, or made from such a path. Fails for files out of reach.
     pub fn open_recorded(&self, path: &Path) -> io::Result<OpenFile> {
+        if !self.is_confined() {
+            return walk::open(path, Scope::Recorded);
+        }
         match self.split(path) {
-            _ if !self.is_confined() => walk::open(path, Scope::Recorded),
             Some((folder, inside)) => walk::open(inside, Scope::Beneath(folder)),
             None => Err(io::ErrorKind::NotFound.into()),
         }
@@ -58,17 +60,20 @@ impl Reach {
         folders.find_map(|folder| Some((&**folder, path.strip_prefix(folder).ok()?)))
     }
 
-    /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
-    pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
-        let inside = path.strip_prefix(root).ok();
-        match inside.filter(|inside| !inside.as_os_str().is_empty()) {
-            Some(inside) if self.is_confined() => walk::open(inside, Scope::Beneath(root)),
-            Some(inside) => walk::open(inside, Scope::From(root)),
-            None if self.is_confined() => {
-                let name = path.file_name().unwrap_or_default();
-                walk::open(Path::new(name), Scope::Beneath(folder_of(path)))
-            }
-            None => OpenFile::open(path),
-        }
+    /// Opens `path`, which the user named, or which is below the folder `named`. One that is not below it counts as named itself.
+    /// Unless the profile is confined, links may lead out of the folder.
+    pub fn open_named(&self, named: &Path, path: &Path) -> io::Result<OpenFile> {
+        let inside = path.strip_prefix(named).ok();
+        let (folder, inside) = match inside.filter(|inside| !inside.as_os_str().is_empty()) {
+            Some(inside) => (named, inside),
+            None if self.is_confined() => (folder_of(path), Path::new(path.file_name().unwrap_or_default())),
+            None => return OpenFile::open(path),
+        };
+        let scope = if self.is_confined() {
+            Scope::Beneath(folder)
+        } else {
+            Scope::From(folder)
+        };
+        walk::open(inside, scope)
     }
 }

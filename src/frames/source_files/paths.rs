@@ -146,9 +146,9 @@ impl<'o> SourceFiles<'o> {
         }
     }
 
-    /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
-    pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
-        self.reach.open_named(root, path)
+    /// Opens a file that the user named, or one in a folder that the user named; `named` is the named path.
+    pub fn open_named(&self, named: &Path, path: &Path) -> io::Result<OpenFile> {
+        self.reach.open_named(named, path)
     }
 
     /// Opens a file of a cache on this machine.
