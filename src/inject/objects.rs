@@ -179,11 +179,11 @@ impl ObjectInputs<'_> {
     /// Returns the objects for groups of `mapped`.
     pub fn objects<'g>(&self, mapped: CodeToWrite<'_>, groups: &'g FunctionGroups) -> Vec<ObjectMembers<'g>> {
         if self.can_share() {
-            sharing::shared(self.processes, mapped, groups, |mapping| {
+            sharing::shared_objects(self.processes, mapped, groups, |mapping| {
                 self.records_size(mapping)
             })
         } else {
-            sharing::separate(groups)
+            sharing::separate_objects(groups)
         }
     }
 

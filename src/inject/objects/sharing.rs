@@ -101,43 +101,37 @@ impl<'a> ObjectMembers<'a> {
 }
 
 /// Returns an object for each group.
-pub fn separate(groups: &FunctionGroups) -> Vec<ObjectMembers<'_>> {
+pub fn separate_objects(groups: &FunctionGroups) -> Vec<ObjectMembers<'_>> {
     groups.iter().map(ObjectMembers::of_group).collect()
 }
 
-/// Returns objects of `groups`, each with one group if these are few. `records_size` returns the size and kind of a
-/// function's records.
-pub fn shared<'g>(
+/// Returns the objects of `groups`: one for each of up to [`MAX_SEPARATE`]. Of more, those with nothing but unknown frames
+/// between them share one; if these are still too many, only the largest do, and all other groups are packed. `records_size`
+/// returns the size and kind of a function's records.
+pub fn shared_objects<'g>(
     processes: &Processes,
     mapped: CodeToWrite<'_>,
     groups: &'g FunctionGroups,
     records_size: impl Fn(&CodeMapping) -> RecordsSize,
 ) -> Vec<ObjectMembers<'g>> {
     if groups.len() <= MAX_SEPARATE {
-        return separate(groups);
+        return separate_objects(groups);
     }
-    let groups: Vec<SizedGroup<'g>> = groups
+    let sized: Vec<SizedGroup<'g>> = groups
         .iter()
         .map(|members| SizedGroup {
             members,
             records: records_size_of(&members, &records_size),
         })
         .collect();
-    let stretches = stretches(processes, mapped, &groups);
-    let SplitStretches { large, loose } = if stretches.len() <= MAX_SEPARATE {
-        SplitStretches {
-            large: stretches,
-            loose: Vec::new(),
-        }
-    } else {
-        split_largest(stretches, &groups)
-    };
+    let stretches = stretches(processes, mapped, &sized);
+    let SplitStretches { large, loose } = split_largest(stretches, &sized);
     let mut objects: Vec<ObjectMembers<'g>> = large
         .iter()
-        .filter_map(|stretch| object_of(stretch, &groups))
+        .filter_map(|stretch| object_of(stretch, &sized))
         .collect();
     let mut packer = Packer::default();
-    for group in loose.iter().filter_map(|&index| groups.get(index)) {
+    for group in loose.iter().filter_map(|&index| sized.get(index)) {
         packer.add(group.members, group.records);
     }
     objects.extend(packer.objects.into_iter().map(Packed::into_object));
@@ -228,8 +222,15 @@ struct SplitStretches {
     loose: Vec<usize>,
 }
 
-/// Splits off the [`MAX_LARGE`] stretches with most functions. Those of a single function are never among them.
+/// Splits off the [`MAX_LARGE`] stretches with most functions; of up to [`MAX_SEPARATE`], all. Those of a single function are
+/// never among the former.
 fn split_largest(stretches: Vec<Vec<usize>>, groups: &[SizedGroup<'_>]) -> SplitStretches {
+    if stretches.len() <= MAX_SEPARATE {
+        return SplitStretches {
+            large: stretches,
+            loose: Vec::new(),
+        };
+    }
     let functions = |stretch: &Vec<usize>| -> usize {
         let groups = stretch.iter().filter_map(|&index| groups.get(index));
         groups.map(|group| group.members.functions.len()).sum()
@@ -388,7 +389,7 @@ mod tests {
             unknown: &addresses,
         };
         let groups = FunctionGroups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS);
-        let objects = shared(&processes, mapped, &groups, |_| RECORDS);
+        let objects = shared_objects(&processes, mapped, &groups, |_| RECORDS);
         let block = |block: &Block<'_>| {
             let functions = block.functions.iter().map(|mapping| mapping.function.function);
             (block.offset, functions.collect(), block.repeats.len())
