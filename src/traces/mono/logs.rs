@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use jitdump::{AddressRange, Machine, Tally};
+use jitdump::{AddressRange, Machine, RuntimeTime, Tally};
 
 use crate::bytes::printable_path;
 use crate::code::process::Processes;
@@ -138,20 +138,19 @@ impl<'a> ReadLog<'a> {
         }
         self.load_native_symbols(&in_files, &mut code);
         if let Some(frame_addresses) = frame_addresses {
-            // Before its first event, the process may have run another program.
-            let (first, _) = self.index.times.unwrap_or_default();
-            frame_addresses.synthetic_symbols.load(&mut code, first);
+            frame_addresses
+                .synthetic_symbols
+                .load(&mut code, self.first_time());
         }
         code.sort();
         code
     }
 
     /// Adds the symbols of native code that Mono looked up for its own samples, except in files of the profile, which have
-    /// better ones, and in code of methods.
-    ///
-    /// A symbol ends at the next one. One without a size has at most 4 KiB, as in mprof-report.
+    /// better ones, and in code of methods. A symbol ends at the next one at the latest.
     fn load_native_symbols(&self, in_files: &RangeMap<()>, code: &mut SymbolOnlyCode<'a>) {
-        const MAX_SIZE: u64 = 4096;
+        /// Size of a symbol without one, in bytes, as in mprof-report.
+        const DEFAULT_SIZE: u64 = 4096;
         let mut symbols = self.index.native_symbols.clone();
         // Stable, so the first symbol at an address stays.
         symbols.sort_by_key(|symbol| symbol.start);
@@ -160,25 +159,36 @@ impl<'a> ReadLog<'a> {
         for function in &self.index.code.functions {
             methods.insert(function.range, ());
         }
-        let (first, _) = self.index.times.unwrap_or_default();
-        for (at, symbol) in symbols.iter().enumerate() {
-            let next = symbols.get(at.saturating_add(1));
-            let end = next.map_or(u64::MAX, |next| next.start.0);
-            let room = end.saturating_sub(symbol.start.0);
-            let size = if symbol.size > 0 { symbol.size } else { MAX_SIZE };
-            let Some(range) = AddressRange::new(symbol.start, size.min(room)) else {
-                continue;
+        let taken = [in_files, &methods];
+        let is_free = |range: AddressRange| {
+            taken
+                .iter()
+                .all(|taken| taken.overlapping(range).next().is_none())
+        };
+        let starts_of_next = symbols.iter().skip(1).map(|next| next.start.0);
+        for (symbol, next) in symbols.iter().zip(starts_of_next.chain([u64::MAX])) {
+            let size = if symbol.size > 0 {
+                symbol.size
+            } else {
+                DEFAULT_SIZE
             };
-            let is_free = |others: &RangeMap<()>| others.overlapping(range).next().is_none();
-            if is_free(in_files) && is_free(&methods) {
+            let size = size.min(next.saturating_sub(symbol.start.0));
+            let range = AddressRange::new(symbol.start, size);
+            if let Some(range) = range.filter(|&range| is_free(range)) {
                 let named = SymbolOnlyFunction {
                     name: symbol.name.into(),
                     range,
                     code: None,
                 };
-                code.load(named, first);
+                code.load(named, self.first_time());
             }
         }
+    }
+
+    /// Returns the time of the first event, from which symbols without a time are valid: before, the process may have run
+    /// another program.
+    fn first_time(&self) -> RuntimeTime {
+        self.index.times.unwrap_or_default().0
     }
 
     /// Returns a diagnostic if the log does not record where code was placed while the program ran. Most of its
