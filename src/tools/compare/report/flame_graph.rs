@@ -12,7 +12,7 @@ use crate::tools::flame_graph::{self, Color, Heading, Known};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ComparedFlameGraph(flame_graph::FlameGraph<2>);
 
-/// Returns how much more time a function itself takes.
+/// Returns the time in the function itself after the change, less that before it, in percent.
 fn change(node: &flame_graph::FlameGraphNode<2>) -> f64 {
     node.own[1] - node.own[0]
 }
@@ -56,10 +56,11 @@ impl ComparedFlameGraph {
         Self(graph)
     }
 
-    /// Returns the SVG file. `before` and `after` describe the sides, `values` what the percentages are of.
+    /// Returns the SVG file. `before` and `after` describe the sides, `values` what the percentages are of. Colors are relative
+    /// to the largest change.
     pub fn svg(&self, before: &str, after: &str, values: &str) -> String {
         let changes = self.0.nodes.iter().map(|node| change(node).abs());
-        let largest = changes.fold(0.0, f64::max);
+        let largest_change = changes.fold(0.0, f64::max);
         let all = self.0.roots_total();
         let heading = Heading {
             title: "Differential flame graph",
@@ -67,28 +68,29 @@ impl ComparedFlameGraph {
             all: &format!("all: {:.2} % → {:.2} %, {values}", all[0], all[1]),
         };
         self.0.svg(heading, |node| {
-            let [[own, own_after], [total, total_after]] = [node.own, node.total];
+            let [own_before, own_after] = node.own;
+            let [total_before, total_after] = node.total;
             let description = format!(
-                "{total:.2} % → {total_after:.2} % ({:+.2}), self {own:.2} % → {own_after:.2} % ({:+.2})",
-                total_after - total,
-                own_after - own
+                "{total_before:.2} % → {total_after:.2} % ({:+.2}), self {own_before:.2} % → {own_after:.2} % ({:+.2})",
+                total_after - total_before,
+                own_after - own_before
             );
-            let part = if largest > 0.0 {
-                change(node) / largest
+            let relative = if largest_change > 0.0 {
+                change(node) / largest_change
             } else {
                 0.0
             };
-            (description, color(part))
+            (description, color(relative))
         })
     }
 }
 
-/// Returns the color of a change, from -1 to 1.
-fn color(part: f64) -> Color {
-    let pale = (240.0 - part.abs() * 200.0).clamp(0.0, 255.0) as u8;
-    match part {
-        part if part > 0.0 => [255, pale, pale],
-        part if part < 0.0 => [pale, pale, 255],
+/// Returns the color of a change relative to the largest one, from -1, all blue, to 1, all red.
+fn color(relative: f64) -> Color {
+    let pale = (240.0 - relative.abs() * 200.0).clamp(0.0, 255.0) as u8;
+    match relative {
+        more if more > 0.0 => [255, pale, pale],
+        less if less < 0.0 => [pale, pale, 255],
         _ => [pale; 3],
     }
 }
