@@ -388,7 +388,7 @@ pub struct TableLayout {
 
 impl UnwindTables {
     /// Builds tables of `entries`, each with its new start address in the object. Returns `None` if the code is
-    /// more than 2 GiB away from the tables, because their distances have 32 bits.
+    /// more than 2 GiB away from the tables, because their distances have 32 bits, or an entry is too large.
     ///
     /// Tables without entries are useful, too: libunwind gives up on a function without an `.eh_frame_hdr`, but
     /// follows the frame pointer if the header has no entry for it.
@@ -401,7 +401,7 @@ impl UnwindTables {
         let mut index = Vec::new();
         for (entry, start) in entries {
             let mut recent = cies.iter().rev().take(RECENT_CIES);
-            let cie = match recent.find(|(cie, _)| *cie == entry.cie) {
+            let cie_offset = match recent.find(|(cie, _)| *cie == entry.cie) {
                 Some(&(_, offset)) => offset,
                 None => {
                     let offset = writer.cie(&entry.cie);
@@ -409,17 +409,17 @@ impl UnwindTables {
                     offset
                 }
             };
-            let offset = writer.fde(&entry, cie, start)?;
+            let offset = writer.fde(&entry, cie_offset, start)?;
             index.push((start, offset));
         }
-        let entries = index.len();
+        let count = index.len();
         writer.end_of_entries();
         let eh_frame_size = writer.out.len();
         writer.header(index)?;
         Some(Self {
             bytes: writer.out,
             eh_frame_size,
-            entries,
+            entries: count,
         })
     }
 
