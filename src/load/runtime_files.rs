@@ -578,7 +578,7 @@ impl<'a> UsedFile<'a> {
         processes: &Processes,
     ) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
-        let loaded_at = self.code.range(event.function)?;
+        let loaded_range = self.code.range(event.function)?;
         // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
         // after it.
         let since = processes.space(space).since;
@@ -588,7 +588,7 @@ impl<'a> UsedFile<'a> {
             file,
             function: event.function,
         };
-        PlacedEvent::new(event, function, loaded_at, space, time)
+        PlacedEvent::new(event, function, loaded_range, space, time)
     }
 }
 
