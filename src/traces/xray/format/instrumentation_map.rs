@@ -64,9 +64,8 @@ impl InstrumentationMap {
             sections: &sections,
             names: names.map_err(not_elf)?,
         };
-        let map = binary
-            .section(b"xray_instr_map")
-            .ok_or_else(|| Diagnostic::new(Issue::XrayNoMap))??;
+        let map = binary.section(b"xray_instr_map")?;
+        let map = map.ok_or_else(|| Diagnostic::new(Issue::XrayNoMap))?;
         let mut addresses = map.function_addresses()?.collect::<Result<Vec<_>, _>>()?;
         addresses.dedup();
         Ok(Self {
@@ -117,15 +116,16 @@ struct Binary<'a, 's, H: FileHeader> {
 }
 
 impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
-    /// Returns the section with a name and its relocations, if there is one, or why it cannot be read.
-    fn section(&self, name: &[u8]) -> Option<Result<AddressedSection<'a>, Diagnostic>> {
-        let section = self.sections.iter().find(|it| self.has_name(it, name))?;
-        let data = match section.data(self.endian, self.file) {
-            Ok(data) => data,
-            Err(error) => return Some(Err(Diagnostic::new(Issue::XrayCutMap).with("cause", error))),
+    /// Returns the section with a name and its relocations; `None` if there is none. Fails if it cannot be read.
+    fn section(&self, name: &[u8]) -> Result<Option<AddressedSection<'a>>, Diagnostic> {
+        let Some(section) = self.sections.iter().find(|it| self.has_name(it, name)) else {
+            return Ok(None);
         };
+        let data = section
+            .data(self.endian, self.file)
+            .map_err(|error| Diagnostic::new(Issue::XrayCutMap).with("cause", error))?;
         let address = section.sh_addr(self.endian).into();
-        Some(Ok(AddressedSection {
+        Ok(Some(AddressedSection {
             data,
             address,
             pointer_size: if self.header.is_type_64() { 8 } else { 4 },
