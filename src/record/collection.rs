@@ -136,10 +136,10 @@ impl Collection<'_> {
         let pids: BTreeSet<Pid> = index.processes.spaces.iter().map(|space| space.pid).collect();
         for pid in pids {
             let map = self.collect_perf_map(pid, &mut untouched);
-            if let Some(Ok(_)) = &map {
+            if let Ok(Some(_)) = &map {
                 log_folders.add_current(pid.0, pid);
             }
-            collected.extend(map);
+            collected.extend(map.transpose());
             // .NET's list of its libraries, which nothing reads.
             if self.is_own && !is_running(pid) {
                 let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
@@ -171,24 +171,24 @@ impl Collection<'_> {
         &self,
         pid: Pid,
         untouched: &mut BTreeSet<String>,
-    ) -> Option<Result<CollectedFile, Diagnostic>> {
-        let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
+    ) -> Result<Option<CollectedFile>, Diagnostic> {
         // An earlier process with this ID may have left one.
-        if !may_be_of(&map.file().metadata().ok()?, start_of(pid.0)) {
-            return None;
-        }
+        let is_of_process = |map: &OpenFile| {
+            let metadata = map.file().metadata();
+            metadata.is_ok_and(|metadata| may_be_of(&metadata, start_of(pid.0)))
+        };
+        let map = open_perf_map(pid.0).filter(|map| self.is_new(map) && is_of_process(map));
+        let Some(map) = map else {
+            return Ok(None);
+        };
         let never_stopped = &mut || false;
-        match append_perf_map(&map, pid.0, self.user(pid), self.dumps, never_stopped) {
-            Ok(Some(target)) => {
-                let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-                Some(Ok(self.describe(pid, &map, map.path(), &target, !is_removed)))
-            }
-            Ok(None) => {
-                untouched.extend(self.is_own.then(|| printable_path(map.path())));
-                None
-            }
-            Err(cause) => Some(Err(left_out(map.path(), &cause))),
-        }
+        let appended = append_perf_map(&map, pid.0, self.user(pid), self.dumps, never_stopped);
+        let Some(target) = appended.map_err(|cause| left_out(map.path(), &cause))? else {
+            untouched.extend(self.is_own.then(|| printable_path(map.path())));
+            return Ok(None);
+        };
+        let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
+        Ok(Some(self.describe(pid, &map, map.path(), &target, !is_removed)))
     }
 
     /// Finds the jitdumps outside of the folder that markers lead to.
