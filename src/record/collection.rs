@@ -125,11 +125,11 @@ impl Collection<'_> {
                 log_folders.add(folder_of(&path), number, pid);
             }
             let found = self.find_dump(&path, marker);
-            collected.extend(found.map(|found| self.take(&found, &path, pid)));
+            collected.extend(found.map(|found| self.move_or_copy(&found, &path, pid)));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
                 let maps = beside(&path, pid).into_iter();
-                collected.extend(maps.filter_map(|map| self.collect(&map, pid)));
+                collected.extend(maps.filter_map(|map| self.collect_file(&map, pid)));
             }
         }
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
@@ -143,7 +143,7 @@ impl Collection<'_> {
             // .NET's list of its libraries, which nothing reads.
             if self.is_own && !is_running(pid) {
                 let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
-                collected.extend(self.collect(&list, pid));
+                collected.extend(self.collect_file(&list, pid));
             }
         }
         collected.extend(self.collect_v8_logs(&log_folders, &mut untouched));
@@ -286,15 +286,15 @@ impl Collection<'_> {
     }
 
     /// Opens a file if it was written during the recording. Links of `owner` may lead there, too.
-    fn open(&self, path: &Path, owner: Option<u32>) -> Option<WrittenFile> {
+    fn open_new(&self, path: &Path, owner: Option<u32>) -> Option<WrittenFile> {
         let place = self.open_folder(folder_of(path), owner)?.at(path.file_name()?);
         let file = place.open_file().ok().filter(|file| self.is_new(file))?;
         Some(WrittenFile { place, file })
     }
 
     /// Opens a file if it is that of a process and was written during the recording.
-    fn find(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
-        let found = self.open(path, self.owner(pid))?;
+    fn open_own(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
+        let found = self.open_new(path, self.owner(pid))?;
         self.has_user(&found.file, pid).then_some(found)
     }
 
@@ -306,20 +306,20 @@ impl Collection<'_> {
             Some(_) => self.is_from_before(file, marker),
             None => self.is_mapped(file, marker),
         };
-        let mapped = || self.open(path, None).filter(|found| is_believed(&found.file));
-        let found = self.find(path, marker.pid).or_else(mapped);
+        let mapped = || self.open_new(path, None).filter(|found| is_believed(&found.file));
+        let found = self.open_own(path, marker.pid).or_else(mapped);
         found.filter(|found| is_same(&found.file))
     }
 
-    /// Moves or copies a file of a process, if it is there.
-    fn collect(&self, path: &Path, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
-        let found = self.find(path, pid)?;
-        Some(self.take(&found, path, pid))
+    /// Moves or copies a file of a process; `None` if it is not there, or not its own.
+    fn collect_file(&self, path: &Path, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
+        let found = self.open_own(path, pid)?;
+        Some(self.move_or_copy(&found, path, pid))
     }
 
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
     /// runs or ran before the recording, if its owner is another user or unknown, or if the ID in the file's name is not its own.
-    fn take(
+    fn move_or_copy(
         &self,
         WrittenFile { place, file }: &WrittenFile,
         path: &Path,

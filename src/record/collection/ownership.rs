@@ -49,7 +49,7 @@ impl Collection<'_> {
 
     /// Whether the file at the path of a marker is the one that was mapped, but belongs to another user than the process.
     pub(super) fn is_of_other(&self, marker: &FileMarker) -> bool {
-        let found = self.open(&path_of(marker), self.owner(marker.pid));
+        let found = self.open_new(&path_of(marker), self.owner(marker.pid));
         let is_other = |file: &OpenFile| !self.has_user(file, marker.pid) && self.is_mapped(file, marker);
         found.is_some_and(|found| is_other(&found.file))
     }

@@ -43,9 +43,9 @@ impl Collection<'_> {
         let mut collected = Vec::new();
         for (log, pid) in self.is_own.then(|| self.v8_logs(folders)).into_iter().flatten() {
             let is_own = self.has_own_files(pid, folder_of(&log));
-            match is_own.then(|| self.collect(&log, pid)).flatten() {
+            match is_own.then(|| self.collect_file(&log, pid)).flatten() {
                 Some(file) => collected.push(file),
-                None => untouched.extend(self.open(&log, self.owner(pid)).map(|_| printable_path(&log))),
+                None => untouched.extend(self.open_new(&log, self.owner(pid)).map(|_| printable_path(&log))),
             }
         }
         collected
