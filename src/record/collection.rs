@@ -100,52 +100,17 @@ impl Collection<'_> {
     ///
     /// A file that cannot be moved or copied stays, and is reported; injection may find it there.
     pub fn run(&self, index: &ProfileIndex) -> Collected {
-        let mut collected = Vec::new();
         let mut untouched = BTreeSet::new();
-        let mut log_folders = LogFolders::default();
         let unmarked = self.unmarked(index);
-        for marker in index.markers.iter().chain(&unmarked) {
-            let path = Path::new(OsStr::from_bytes(&marker.path));
-            let pid = pid_in_name(base_name(&marker.path));
-            if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
-                log_folders.add_current(number, marker.pid);
-                log_folders.add(folder_of(path), number, marker.pid);
-            }
-        }
+        let mut log_folders = self.folders_of_markers(index.markers.iter().chain(&unmarked));
         let Jitdumps {
             at_path,
             elsewhere,
             mut file_ids,
         } = self.jitdumps(index, &unmarked);
-        for (path, marker) in at_path {
-            let pid = marker.pid;
-            // Below another root directory, its path here is not that in the profile.
-            let number = pid_in_name(base_name(path.as_os_str().as_bytes()));
-            if let Some(number) = number.filter(|&number| self.has_id(pid, number)) {
-                log_folders.add(folder_of(&path), number, pid);
-            }
-            let found = self.find_dump(&path, marker);
-            collected.extend(found.map(|found| self.move_or_copy(&found, &path, pid)));
-            // .NET 8 writes its perf map beside its jitdump.
-            if folder_of(&path) != Path::new("/tmp") {
-                let maps = beside(&path, pid).into_iter();
-                collected.extend(maps.filter_map(|map| self.collect_file(&map, pid)));
-            }
-        }
+        let mut collected = self.collect_at_path(&at_path, &mut log_folders);
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
-        let pids: BTreeSet<Pid> = index.processes.spaces.iter().map(|space| space.pid).collect();
-        for pid in pids {
-            let map = self.collect_perf_map(pid, &mut untouched);
-            if let Ok(Some(_)) = &map {
-                log_folders.add_current(pid.0, pid);
-            }
-            collected.extend(map.transpose());
-            // .NET's list of its libraries, which nothing reads.
-            if self.is_own && !is_running(pid) {
-                let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
-                collected.extend(self.collect_file(&list, pid));
-            }
-        }
+        collected.extend(self.collect_perf_maps(index, &mut log_folders, &mut untouched));
         collected.extend(self.collect_v8_logs(&log_folders, &mut untouched));
         let (mut files, mut left_out) = (Vec::new(), Vec::new());
         for file in collected {
@@ -163,6 +128,70 @@ impl Collection<'_> {
             left_out,
             untouched,
         }
+    }
+
+    /// Returns the folders where processes may have written logs beside the jitdumps of these markers.
+    fn folders_of_markers<'m>(&self, markers: impl Iterator<Item = &'m FileMarker>) -> LogFolders {
+        let mut log_folders = LogFolders::default();
+        for marker in markers {
+            let path = Path::new(OsStr::from_bytes(&marker.path));
+            let pid = pid_in_name(base_name(&marker.path));
+            if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
+                log_folders.add_current(number, marker.pid);
+                log_folders.add(folder_of(path), number, marker.pid);
+            }
+        }
+        log_folders
+    }
+
+    /// Collects jitdumps that are at these paths, and perf maps beside them. Adds their folders to those that may have logs.
+    fn collect_at_path(
+        &self,
+        dumps: &[(PathBuf, &FileMarker)],
+        log_folders: &mut LogFolders,
+    ) -> Vec<Result<CollectedFile, Diagnostic>> {
+        let mut collected = Vec::new();
+        for (path, marker) in dumps {
+            let pid = marker.pid;
+            // Below another root directory, its path here is not that in the profile.
+            let number = pid_in_name(base_name(path.as_os_str().as_bytes()));
+            if let Some(number) = number.filter(|&number| self.has_id(pid, number)) {
+                log_folders.add(folder_of(path), number, pid);
+            }
+            let found = self.find_dump(path, marker);
+            collected.extend(found.map(|found| self.move_or_copy(&found, path, pid)));
+            // .NET 8 writes its perf map beside its jitdump.
+            if folder_of(path) != Path::new("/tmp") {
+                let maps = beside(path, pid).into_iter();
+                collected.extend(maps.filter_map(|map| self.collect_file(&map, pid)));
+            }
+        }
+        collected
+    }
+
+    /// Collects the perf maps of the processes of a profile. Adds to `log_folders` where those with one may have logs, and
+    /// perf maps that stay to `untouched`.
+    fn collect_perf_maps(
+        &self,
+        index: &ProfileIndex,
+        log_folders: &mut LogFolders,
+        untouched: &mut BTreeSet<String>,
+    ) -> Vec<Result<CollectedFile, Diagnostic>> {
+        let mut collected = Vec::new();
+        let pids: BTreeSet<Pid> = index.processes.spaces.iter().map(|space| space.pid).collect();
+        for pid in pids {
+            let map = self.collect_perf_map(pid, untouched);
+            if let Ok(Some(_)) = &map {
+                log_folders.add_current(pid.0, pid);
+            }
+            collected.extend(map.transpose());
+            // .NET's list of its libraries, which nothing reads.
+            if self.is_own && !is_running(pid) {
+                let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
+                collected.extend(self.collect_file(&list, pid));
+            }
+        }
+        collected
     }
 
     /// Copies the perf map of a process, and removes it if the process has ended. Returns `None` if there is none from this

@@ -1,3 +1,5 @@
+//! Tests of collecting files.
+
 use super::*;
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, chown};
