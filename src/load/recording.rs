@@ -90,7 +90,11 @@ pub fn load<'a>(
     let opened = keep(&data.logs, opened);
     let mut conversion =
         LogConversion::read(opened, &options.trace, options.clock_offset, recorded.as_ref())?;
-    let (profile, found_dumps, mut runtime_files) = match recorded {
+    let ProfileWithFiles {
+        profile,
+        found_dumps,
+        mut runtime_files,
+    } = match recorded {
         Some(recorded) => add_logs(options, &access, recorded, &mut conversion, data)?,
         None => make_profile(options, &access, &mut conversion, data)?,
     };
@@ -135,6 +139,13 @@ fn end_of(IndexedProfile { profile, index }: &IndexedProfile<'_>) -> Option<Syst
     profile.clock_data()?.wall_clock_at(end)
 }
 
+/// A profile with the events and call chains of logs and traces, and the runtime files of its processes.
+struct ProfileWithFiles<'a> {
+    profile: IndexedProfile<'a>,
+    found_dumps: &'a FoundDumps,
+    runtime_files: RuntimeFiles<'a>,
+}
+
 /// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.
 fn add_logs<'a>(
     options: &LoadOptions,
@@ -142,15 +153,24 @@ fn add_logs<'a>(
     recorded: IndexedProfile<'a>,
     conversion: &mut LogConversion<'a>,
     data: &'a RecordingData,
-) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
-    let dumps = keep(&data.dumps, jitdumps::find(&recorded, options, access)?);
+) -> Result<ProfileWithFiles<'a>, Diagnostic> {
+    let found_dumps = keep(&data.dumps, jitdumps::find(&recorded, options, access)?);
     let has_events = conversion.has_events(&options.trace);
     let has_stacks = conversion.has_stacks(&options.trace);
     let is_complete = !has_events && !has_stacks;
-    let mut runtime_files =
-        RuntimeFiles::read(&recorded, dumps, conversion, is_complete, options.clock_offset);
+    let mut runtime_files = RuntimeFiles::read(
+        &recorded,
+        found_dumps,
+        conversion,
+        is_complete,
+        options.clock_offset,
+    );
     if is_complete {
-        return Ok((recorded, dumps, runtime_files));
+        return Ok(ProfileWithFiles {
+            profile: recorded,
+            found_dumps,
+            runtime_files,
+        });
     }
     conversion.prepare(Some(&recorded), &runtime_files.log_alignments());
     let mut profile = recorded.profile;
@@ -164,7 +184,11 @@ fn add_logs<'a>(
     }
     let profile = IndexedProfile::new(profile, marker::dump_path);
     runtime_files.update_logs(&profile, conversion);
-    Ok((profile, dumps, runtime_files))
+    Ok(ProfileWithFiles {
+        profile,
+        found_dumps,
+        runtime_files,
+    })
 }
 
 /// Makes a profile of logs and traces alone, and reads the runtime files of its processes.
@@ -173,14 +197,18 @@ fn make_profile<'a>(
     access: &Access,
     conversion: &mut LogConversion<'a>,
     data: &'a RecordingData,
-) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
+) -> Result<ProfileWithFiles<'a>, Diagnostic> {
     conversion.prepare(None, &[]);
     let made = conversion.make_events(&options.trace, None)?;
     let made = keep(&data.synthesized, made);
     let profile = IndexedProfile::new(made.profile(), marker::dump_path);
-    let dumps = keep(&data.dumps, jitdumps::find(&profile, options, access)?);
-    let runtime_files = RuntimeFiles::read(&profile, dumps, conversion, true, options.clock_offset);
-    Ok((profile, dumps, runtime_files))
+    let found_dumps = keep(&data.dumps, jitdumps::find(&profile, options, access)?);
+    let runtime_files = RuntimeFiles::read(&profile, found_dumps, conversion, true, options.clock_offset);
+    Ok(ProfileWithFiles {
+        profile,
+        found_dumps,
+        runtime_files,
+    })
 }
 
 /// Returns the addresses where functions are needed; `None` if all functions are needed.
