@@ -71,12 +71,12 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
         return python_location(rest).into_iter().collect();
     }
     if let Some(inside) = name.strip_suffix(b")") {
-        let Some((head, line, column)) = split_position(inside) else {
+        let Some(Positioned { text, line, column }) = split_position(inside) else {
             return Vec::new();
         };
-        let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
+        let paths = memchr::memmem::find_iter(text, b" (").take(MAX_PATHS);
         return most_likely_first(
-            paths.filter_map(|open| head.get(open..)?.strip_prefix(b" (")),
+            paths.filter_map(|open| text.get(open..)?.strip_prefix(b" (")),
             line,
             column,
         );
@@ -87,12 +87,13 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
         split_position(name)
     };
     // Code that V8 has evaluated has no path: `get x :1:20`.
-    let Some((head, line, column)) = position.filter(|(head, ..)| !head.ends_with(b" ")) else {
+    let position = position.filter(|position| !position.text.ends_with(b" "));
+    let Some(Positioned { text, line, column }) = position else {
         return Vec::new();
     };
-    let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
+    let spaces = memchr::memchr_iter(b' ', text).take(MAX_PATHS);
     most_likely_first(
-        spaces.filter_map(|space| head.get(space..)?.strip_prefix(b" ")),
+        spaces.filter_map(|space| text.get(space..)?.strip_prefix(b" ")),
         line,
         column,
     )
@@ -115,8 +116,8 @@ pub fn v8_location<'a>(name: &'a [u8], file: &'a [u8]) -> Option<SourceLocation<
     let locations = source_locations(name);
     let same = locations.iter().find(|location| in_latin1(location.path));
     let evaluated = || {
-        let (head, line, column) = split_v8_position(name)?;
-        let is_evaluated = head.ends_with(b" ") && file != b"<unknown>";
+        let Positioned { text, line, column } = split_v8_position(name)?;
+        let is_evaluated = text.ends_with(b" ") && file != b"<unknown>";
         is_evaluated.then_some(SourceLocation {
             path: file,
             line,
@@ -180,17 +181,29 @@ fn python_location(rest: &[u8]) -> Option<SourceLocation<'_>> {
     })
 }
 
-/// Splits `text:line:column`.
-fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
-    let (rest, column) = split_number(text)?;
-    let (head, line) = split_number(rest)?;
-    Some((head, line, column))
+/// A text, and the position after it.
+struct Positioned<'a> {
+    text: &'a [u8],
+    line: u32,
+    /// 0 without one.
+    column: u32,
 }
 
-/// Splits `text:line:column`, or `text:line`, which has no column.
-fn split_v8_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
-    let without_column = || split_number(text).map(|(head, line)| (head, line, 0));
-    split_position(text).or_else(without_column)
+/// Splits `text:line:column`.
+fn split_position(name: &[u8]) -> Option<Positioned<'_>> {
+    let (rest, column) = split_number(name)?;
+    let (text, line) = split_number(rest)?;
+    Some(Positioned { text, line, column })
+}
+
+/// Splits `text:line:column`, or `text:line`.
+fn split_v8_position(name: &[u8]) -> Option<Positioned<'_>> {
+    let without_column = || {
+        let (text, line) = split_number(name)?;
+        let column = 0;
+        Some(Positioned { text, line, column })
+    };
+    split_position(name).or_else(without_column)
 }
 
 /// Splits `text:number`.
@@ -401,7 +414,7 @@ pub fn parts_in<'a>(name: &'a [u8], known: Option<&[u8]>) -> NameParts<'a> {
         // V8 names evaluated code `name :line:column`.
         None if is_v8(name) => {
             let position = split_v8_position(name);
-            position.and_then(|(head, ..)| head.strip_suffix(b" "))
+            position.and_then(|position| position.text.strip_suffix(b" "))
         }
         None => None,
     };
