@@ -55,6 +55,26 @@ pub fn may_be_positions(content: &[u8]) -> bool {
     content.len() >= COUNTS_SIZE && tier::parse(content).is_none()
 }
 
+/// A list that a record should have, by the numbers at its start.
+struct ExpectedList {
+    name: &'static str,
+    /// Size in bytes.
+    size: u64,
+    /// Number of strings in it.
+    strings: u64,
+}
+
+impl ExpectedList {
+    /// A list of `count` entries of this size.
+    fn of_entries(name: &'static str, count: u64, entry_size: usize) -> Self {
+        Self {
+            name,
+            size: count.saturating_mul(entry_size as u64),
+            strings: 0,
+        }
+    }
+}
+
 /// Returns what is wrong with the sizes of a record that has neither layout. `is_lists` is whether its type is that of the
 /// layout with lists.
 pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
@@ -66,15 +86,15 @@ pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
     };
     let lists = counts.and_then(|counts| {
         if is_lists {
-            lists::EncodedLists::expected(&counts)
+            lists::EncodedLists::expected_lists(&counts)
         } else {
-            positions::RawLists::expected(&counts)
+            positions::RawLists::expected_lists(&counts)
         }
     });
     let Some(lists) = lists else {
         return "ends inside its counts".to_owned();
     };
-    for (name, size, strings) in lists {
+    for ExpectedList { name, size, strings } in lists {
         let left = reader.rest().len();
         let Some(list) = reader.bytes(size) else {
             return format!("{name}: {size} bytes, and {left} are left");

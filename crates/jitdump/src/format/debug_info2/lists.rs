@@ -18,7 +18,7 @@
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
-use crate::format::debug_info2::{Files, Strings, is_missing};
+use crate::format::debug_info2::{ExpectedList, Files, Strings, is_missing};
 use crate::format::record::MAX_PADDING;
 
 /// Sizes of list entries, in bytes.
@@ -102,8 +102,8 @@ impl<'a> EncodedLists<'a> {
         Some(lists)
     }
 
-    /// Returns name, size in bytes and number of strings of each list, by the eight numbers at the start of a record.
-    pub fn expected(counts: &[u64]) -> Option<Vec<(&'static str, u64, u64)>> {
+    /// Returns the lists by the eight numbers at the start of a record.
+    pub(super) fn expected_lists(counts: &[u64]) -> Option<Vec<ExpectedList>> {
         let &[
             files,
             file_size,
@@ -117,14 +117,14 @@ impl<'a> EncodedLists<'a> {
         else {
             return None;
         };
-        let size = |count: u64, size: usize| count.saturating_mul(size as u64);
+        let of_strings = |name, size, strings| ExpectedList { name, size, strings };
         Some(vec![
-            ("file list", file_size, files),
-            ("function names", name_size, names),
-            ("functions", size(functions, FUNCTION_SIZE), 0),
-            ("inline calls", size(calls, CALL_SIZE), 0),
-            ("ranges", size(ranges, RANGE_SIZE), 0),
-            ("lines", size(lines, LINE_SIZE), 0),
+            of_strings("file list", file_size, files),
+            of_strings("function names", name_size, names),
+            ExpectedList::of_entries("functions", functions, FUNCTION_SIZE),
+            ExpectedList::of_entries("inline calls", calls, CALL_SIZE),
+            ExpectedList::of_entries("ranges", ranges, RANGE_SIZE),
+            ExpectedList::of_entries("lines", lines, LINE_SIZE),
         ])
     }
 

@@ -17,7 +17,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::collections::interner::Interner;
 use crate::debug_info::{InlinedCall, LineRow, MAX_DEPTH, MAX_RANGES, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
-use crate::format::debug_info2::{Files, Strings, is_missing};
+use crate::format::debug_info2::{ExpectedList, Files, Strings, is_missing};
 use crate::format::record::MAX_PADDING;
 use crate::units::Address;
 
@@ -70,15 +70,14 @@ impl<'a> RawLists<'a> {
         })
     }
 
-    /// Returns name, size in bytes and number of strings of each list, by the four numbers at the start of a record. Strings
-    /// take the rest of the record.
-    pub fn expected(counts: &[u64]) -> Option<Vec<(&'static str, u64, u64)>> {
+    /// Returns the lists by the four numbers at the start of a record. Strings take the rest of the record.
+    pub(super) fn expected_lists(counts: &[u64]) -> Option<Vec<ExpectedList>> {
         let &[_address, offsets, positions, _strings] = counts else {
             return None;
         };
         Some(vec![
-            ("code offsets", offsets.saturating_mul(OFFSET_SIZE as u64), 0),
-            ("positions", positions.saturating_mul(POSITION_SIZE as u64), 0),
+            ExpectedList::of_entries("code offsets", offsets, OFFSET_SIZE),
+            ExpectedList::of_entries("positions", positions, POSITION_SIZE),
         ])
     }
 
