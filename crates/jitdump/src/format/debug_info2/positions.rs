@@ -49,8 +49,15 @@ struct PositionEntry {
     column: u32,
 }
 
-/// A function as a position gives it: name, file, line, column.
-type FunctionKey = (u32, u32, u32, u32);
+/// A function as a position gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct FunctionKey {
+    /// Indices of strings.
+    name: u32,
+    file: u32,
+    line: u32,
+    column: u32,
+}
 
 impl<'a> RawLists<'a> {
     /// Splits a record's content into lists; `None` if the sizes don't match the record's.
@@ -107,10 +114,9 @@ impl<'a> RawLists<'a> {
                 continue;
             };
             tree.extend(call, offset, end);
-            let (_, file, ..) = position.function;
             found.info.rows.push(LineRow {
                 offset,
-                file: files.number(file),
+                file: files.number(position.function.file),
                 line: position.line,
                 column: position.column,
                 discriminator: 0,
@@ -118,17 +124,13 @@ impl<'a> RawLists<'a> {
         }
         tree.close(0);
         found.calls_lost = tree.lost;
-        let function = |&(name, file, line, column): &FunctionKey| SourceFunction {
-            name: strings.get(name as usize).copied().unwrap_or_default(),
-            file: files.number(file),
-            line,
-            column,
+        let function = |key: &FunctionKey| SourceFunction {
+            name: strings.get(key.name as usize).copied().unwrap_or_default(),
+            file: files.number(key.file),
+            line: key.line,
+            column: key.column,
         };
-        let indices = tree
-            .functions
-            .all
-            .iter()
-            .flat_map(|&(name, file, ..)| [name, file]);
+        let indices = tree.functions.all.iter().flat_map(|key| [key.name, key.file]);
         found.missing_indices = indices.filter(|&index| is_missing(index, strings.len())).count() as u64;
         found.info.functions = tree.functions.all.iter().map(function).collect();
         found.info.files = files.files;
@@ -141,10 +143,14 @@ impl<'a> RawLists<'a> {
         let position = |bytes: &[u8]| {
             let mut reader = Reader::new(bytes, self.endian);
             let mut next = || reader.u32().unwrap_or(u32::MAX);
-            let (caller, name, file) = (next(), next(), next());
             PositionEntry {
-                caller,
-                function: (name, file, next(), next()),
+                caller: next(),
+                function: FunctionKey {
+                    name: next(),
+                    file: next(),
+                    line: next(),
+                    column: next(),
+                },
                 line: next(),
                 column: next(),
             }
@@ -153,8 +159,16 @@ impl<'a> RawLists<'a> {
     }
 }
 
-/// Key of a call: parent call, line and column of the call site, called function.
-type CallKey = (Option<u32>, u32, u32, u32);
+/// What makes calls one.
+#[derive(PartialEq, Eq, Hash)]
+struct CallKey {
+    parent: Option<u32>,
+    /// Line and column of the call site.
+    line: u32,
+    column: u32,
+    /// The called function.
+    function: u32,
+}
 
 #[derive(Debug)]
 struct CallTreeEntry {
@@ -267,7 +281,12 @@ impl InlinedCallTree {
             return Visited::In(parent);
         }
         let function = self.functions.of(position.function);
-        let key = (parent, site.line, site.column, function);
+        let key = CallKey {
+            parent,
+            line: site.line,
+            column: site.column,
+            function,
+        };
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
             self.calls.push(CallTreeEntry {
                 parent,
