@@ -23,7 +23,7 @@ use crate::files::OpenFile;
 use crate::files::kernel;
 use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
-use crate::files::walk::{self, Scope};
+use crate::files::walk::{self, OpenFolder, Scope};
 
 /// Flags for opening directories, which need not be readable.
 const FOLDER_FLAGS: OFlags = OFlags::PATH
@@ -59,7 +59,7 @@ impl Folder {
         scope: Scope<'_>,
         may_lead: impl Fn(u32) -> bool,
     ) -> io::Result<Self> {
-        let (handle, path, trail) = walk::open_folder(path, scope)?;
+        let OpenFolder { handle, path, trail } = walk::open_folder(path, scope)?;
         if trail.link_owners.into_iter().all(may_lead) {
             Ok(Self::new(handle, path))
         } else {

@@ -81,8 +81,8 @@ pub struct Trail {
 /// Opens a regular file. Rejects all others, if possible without opening them, since that has side effects on some
 /// devices.
 pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<OpenFile> {
-    let (walk, shown, found) = follow(path, scope)?;
-    walk.finish(found, &shown)
+    let Followed { walk, shown, file } = follow(path, scope)?;
+    walk.finish(file, &shown)
 }
 
 /// Opens a regular file by a path that starts in an open directory, as with [`Scope::From`].
@@ -95,15 +95,43 @@ pub fn open_from(folder: BorrowedFd<'_>, path: &Path) -> io::Result<OpenFile> {
     walk.finish(found, path)
 }
 
-/// Opens a directory, which need not be readable. Returns its path and what was passed on the way, too.
-pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBuf, Trail)> {
-    let (mut walk, shown, found) = follow(path, scope)?;
-    let folder = walk.folders.pop().filter(|_| found.is_none());
-    Ok((folder.ok_or(io::ErrorKind::NotADirectory)?, shown, walk.trail))
+/// A directory that was opened.
+#[derive(Debug)]
+pub struct OpenFolder {
+    /// The directory, which need not be readable.
+    pub handle: OwnedFd,
+    /// Its path.
+    pub path: PathBuf,
+    /// What was passed on the way.
+    pub trail: Trail,
 }
 
-/// Follows a path. Returns the path to show, and the file at the end; `None` if it is a folder, the last one of the walk.
-fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(FolderWalk, PathBuf, Option<File>)> {
+/// Opens a directory.
+pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<OpenFolder> {
+    let Followed {
+        mut walk,
+        shown,
+        file,
+    } = follow(path, scope)?;
+    let folder = walk.folders.pop().filter(|_| file.is_none());
+    Ok(OpenFolder {
+        handle: folder.ok_or(io::ErrorKind::NotADirectory)?,
+        path: shown,
+        trail: walk.trail,
+    })
+}
+
+/// A path that was followed.
+struct Followed {
+    walk: FolderWalk,
+    /// The path to show.
+    shown: PathBuf,
+    /// The file at the end; `None` if it is a folder, the last one of the walk.
+    file: Option<File>,
+}
+
+/// Follows a path.
+fn follow(path: &Path, scope: Scope<'_>) -> io::Result<Followed> {
     // The first part of the way may lead through links of `/proc`: all of it, or the way to the folder.
     let (folder, bounds, may_use_proc) = match scope {
         Scope::Named => (None, Bounds::None, true),
@@ -118,8 +146,9 @@ fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(FolderWalk, PathBuf, Opt
         ..FolderWalk::default()
     };
     let Some(folder) = folder else {
-        let found = walk.follow(path)?;
-        return Ok((walk, path.to_owned(), found));
+        let file = walk.follow(path)?;
+        let shown = path.to_owned();
+        return Ok(Followed { walk, shown, file });
     };
     walk.enter(folder)?;
     walk.may_use_proc = false;
@@ -128,8 +157,9 @@ fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(FolderWalk, PathBuf, Opt
         Bounds::Root => path.strip_prefix("/").unwrap_or(path),
         Bounds::None | Bounds::Beneath => path,
     };
-    let found = walk.follow(path)?;
-    Ok((walk, folder.join(inside), found))
+    let file = walk.follow(path)?;
+    let shown = folder.join(inside);
+    Ok(Followed { walk, shown, file })
 }
 
 /// What a path may not leave.
