@@ -235,6 +235,14 @@ fn describe(
     }
 }
 
+/// A function that a record moves.
+struct MovedFunction {
+    function: u32,
+    /// Its addresses before and after the move.
+    from: AddressRange,
+    to: AddressRange,
+}
+
 impl Read {
     /// Puts new code at its addresses, in the order of time. Returns the number of functions that were loaded or moved.
     fn apply(&mut self, loads: &mut [(u64, CodeEvent)], moves: &mut [Move]) -> usize {
@@ -260,26 +268,29 @@ impl Read {
     /// Moves the function that is at the address that the record gives; without one, the record is a fault. Returns the number of
     /// functions that were moved.
     fn apply_move(&mut self, moved: &Move) -> usize {
-        let Some((function, from, to)) = self.moved(moved) else {
+        let Some(MovedFunction { function, from, to }) = self.moved_function(moved) else {
             self.index.skip_move(moved);
             return 0;
         };
         let time = Time(moved.time.0);
         self.code.clear(from, time, |(placed, _)| placed == function);
-        self.code.put(to, time, (function, moved.to));
+        self.code.put(to, time, (function, to.start));
         1
     }
 
-    /// Returns the function of a move, with its old and new addresses. Other functions with the same `code_index` are not
-    /// considered, because some runtimes give all functions the same one.
-    fn moved(&self, moved: &Move) -> Option<(u32, AddressRange, AddressRange)> {
+    /// Returns the function at the old address of a move; `None` if none starts there. Other functions with the same
+    /// `code_index` are not considered, because some runtimes give all functions the same one.
+    fn moved_function(&self, moved: &Move) -> Option<MovedFunction> {
         let (_, (function, start)) = self.code.at(moved.from, Time(moved.time.0))?;
         if start != moved.from {
             return None;
         }
         let size = self.index.index().range(function)?.size();
-        let [from, to] = [moved.from, moved.to].map(|start| AddressRange::new(start, size));
-        Some((function, from?, to?))
+        Some(MovedFunction {
+            function,
+            from: AddressRange::new(moved.from, size)?,
+            to: AddressRange::new(moved.to, size)?,
+        })
     }
 
     fn function(&self, (since, (number, start)): (Time, (u32, Address))) -> Option<Function> {
