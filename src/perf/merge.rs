@@ -46,8 +46,15 @@ fn concatenate(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Sort key in the merged stream: time, index of the part, offset in the part.
-type MergeKey = (Time, usize, u64);
+/// Sort key in the merged stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct MergeKey {
+    time: Time,
+    /// Index of the part.
+    part: usize,
+    /// Offset in the part.
+    offset: u64,
+}
 
 /// Consecutive records of a part that are sorted by time.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +80,11 @@ fn add_runs<'a>(
         match runs.last_mut() {
             Some(run) if last.is_some_and(|last| last <= time) => run.end = record.end(),
             _ => runs.push(Run {
-                first: (time, part, record.offset),
+                first: MergeKey {
+                    time,
+                    part,
+                    offset: record.offset,
+                },
                 end: record.end(),
             }),
         }
@@ -93,8 +104,10 @@ impl Cursor<'_> {
     fn advance(&mut self, limit: Option<MergeKey>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
         let mut skipped = 0u64;
         while let Some(record) = self.records.peek() {
-            let time = attrs.time_of(record, endian).unwrap_or(self.next.0);
-            self.next = (time, self.next.1, record.offset);
+            if let Some(time) = attrs.time_of(record, endian) {
+                self.next.time = time;
+            }
+            self.next.offset = record.offset;
             if limit.is_some_and(|limit| limit <= self.next) {
                 return (skipped, true);
             }
@@ -129,9 +142,9 @@ fn write_merged(
             earliest.is_none_or(|earliest| run.first < earliest)
         };
         if let Some(run) = pending_runs.next_if(is_due) {
-            let (_, part, start) = run.first;
+            let MergeKey { part, offset, .. } = run.first;
             let cursor = Cursor {
-                records: Records::new(bytes(part, start, run.end), start, endian).peekable(),
+                records: Records::new(bytes(part, offset, run.end), offset, endian).peekable(),
                 next: run.first,
             };
             let at = free.pop().unwrap_or(cursors.len());
@@ -142,7 +155,7 @@ fn write_merged(
             heap.push(Reverse((run.first, at)));
             continue;
         }
-        let Some(Reverse(((_, part, start), at))) = heap.pop() else {
+        let Some(Reverse((MergeKey { part, offset, .. }, at))) = heap.pop() else {
             break;
         };
         let others = [
@@ -154,7 +167,7 @@ fn write_merged(
             continue;
         };
         let (skipped, has_more) = cursor.advance(limit, attrs, endian);
-        out.write_all(bytes(part, start, start.saturating_add(skipped)))?;
+        out.write_all(bytes(part, offset, offset.saturating_add(skipped)))?;
         if has_more {
             heap.push(Reverse((cursor.next, at)));
         } else {
