@@ -23,7 +23,7 @@ use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::CountedFunctions;
 use crate::frames::attribution::identity::{IdentityNamer, SummaryContext};
 use crate::frames::attribution::tree::FunctionTree;
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::counts::{SamplesByStack, StackSamples};
 use crate::frames::ranking::first_event;
 use crate::frames::source_files::names_and_lines::NamesAndLines;
 use crate::frames::stream::native_lines::NativeLines;
@@ -214,7 +214,13 @@ fn events(tables: &Tables, tree: &FunctionTree) -> Vec<EventSummary> {
 /// Returns the threads, those with most samples first.
 fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
     let mut samples: HashMap<ThreadIndex, EventCounts> = HashMap::default();
-    for (event, _, thread, weight) in counts.iter() {
+    for StackSamples {
+        event,
+        thread,
+        weight,
+        ..
+    } in counts.iter()
+    {
         let of_thread = samples.entry(thread);
         let of_thread = of_thread.or_insert_with(|| EventCounts::zero(tables.events.len()));
         of_thread.add(event, weight.samples);
@@ -276,7 +282,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|event| tables.losses_of(event).samples), [2, 0, 1]);
         let samples = |event| -> u64 {
             let of_event = counts.of_event(event).into_iter();
-            of_event.map(|(.., weight)| weight.samples).sum()
+            of_event.map(|found| found.weight.samples).sum()
         };
         assert_eq!([0, 1, 2].map(samples), [2, 0, 1]);
     }

@@ -2,7 +2,7 @@
 
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::counts::{SamplesByStack, StackSamples};
 use crate::frames::stream::Tables;
 use crate::frames::stream::call_tree::{CallTree, CallTreeNode, NodeIndex, StackPosition, Weight};
 use crate::frames::stream::tables::StackIndex;
@@ -39,9 +39,12 @@ impl FunctionTree {
         };
         let mut own: IndexedTable<NodeIndex, Weight> = IndexedTable::default();
         let mut without_callers: u64 = 0;
-        let mut counts: Vec<_> = counts.iter().collect();
-        counts.sort_unstable_by_key(|&(event, stack, thread, _)| (event, stack, thread));
-        for (event, stack, _, weight) in counts {
+        let mut counts: Vec<StackSamples> = counts.iter().collect();
+        counts.sort_unstable_by_key(|samples| (samples.event, samples.stack, samples.thread));
+        for StackSamples {
+            event, stack, weight, ..
+        } in counts
+        {
             let Some(stack) = stack else { continue };
             let node = match builder.position_of(event, stack) {
                 StackPosition::Node(node) => Some(node),

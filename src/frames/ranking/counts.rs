@@ -12,6 +12,19 @@ type Key = (u32, Option<StackIndex>, ThreadIndex);
 #[derive(Clone, Debug, Default)]
 pub struct SamplesByStack(HashMap<Key, Weight>);
 
+/// Samples of one event, stack and thread.
+#[derive(Clone, Copy, Debug)]
+pub struct StackSamples {
+    /// The event.
+    pub event: u32,
+    /// The stack; `None` if nothing of it was recorded.
+    pub stack: Option<StackIndex>,
+    /// The thread.
+    pub thread: ThreadIndex,
+    /// The samples.
+    pub weight: Weight,
+}
+
 impl SamplesByStack {
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
@@ -36,18 +49,21 @@ impl SamplesByStack {
     }
 
     /// Iterates over all samples, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
+    pub fn iter(&self) -> impl Iterator<Item = StackSamples> {
         let all = self.0.iter();
-        all.map(|(&(event, stack, thread), &weight)| (event, stack, thread, weight))
+        all.map(|(&(event, stack, thread), &weight)| StackSamples {
+            event,
+            stack,
+            thread,
+            weight,
+        })
     }
 
     /// Returns the samples of an event, in the order of stacks.
-    pub fn of_event(&self, event: u32) -> Vec<(Option<StackIndex>, ThreadIndex, Weight)> {
-        let of_event = self.0.iter().filter(|((of, ..), _)| *of == event);
-        let mut all: Vec<_> = of_event
-            .map(|(&(_, stack, thread), &weight)| (stack, thread, weight))
-            .collect();
-        all.sort_unstable_by_key(|&(stack, thread, _)| (stack, thread));
+    pub fn of_event(&self, event: u32) -> Vec<StackSamples> {
+        let of_event = self.iter().filter(|samples| samples.event == event);
+        let mut all: Vec<StackSamples> = of_event.collect();
+        all.sort_unstable_by_key(|samples| (samples.stack, samples.thread));
         all
     }
 }

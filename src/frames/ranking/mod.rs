@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::counts::{SamplesByStack, StackSamples};
 use crate::frames::ranking::groups::{RowGroups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{NamedFunction, NamedFunctionIndex, SourceFileIndex, ThreadIndex};
@@ -216,7 +216,13 @@ impl Ranking {
         let mut all = Weight::default();
         // The stack in which a row was seen last, so that it counts once for each.
         let mut seen: IndexedTable<RowIndex, u64> = groups.rows.map(|_| 0);
-        for (number, (stack, thread, weight)) in (1..).zip(counts.of_event(event)) {
+        for (number, samples) in (1..).zip(counts.of_event(event)) {
+            let StackSamples {
+                stack,
+                thread,
+                weight,
+                ..
+            } = samples;
             all.add(weight);
             let kind = tables.kind(stack, thread);
             kinds.entry(kind).or_default().add(weight);

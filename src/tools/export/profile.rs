@@ -162,12 +162,12 @@ impl ExportedProfile {
                 .then(|| Markers::of(namer, &options.filter, marks_all));
             Ok((mem::take(&mut namer.tables), markers.unwrap_or_default()))
         })?;
-        rows.extend(counts.iter().map(|(event, stack, thread, weight)| WeightedStack {
-            thread,
-            event,
+        rows.extend(counts.iter().map(|samples| WeightedStack {
+            thread: samples.thread,
+            event: samples.event,
             time: 0,
-            stack,
-            weight,
+            stack: samples.stack,
+            weight: samples.weight,
         }));
         let (start, _) = tables.times.unwrap_or_default();
         rows.iter_mut()

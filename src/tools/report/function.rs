@@ -7,7 +7,7 @@ use jitdump::Tally;
 use serde::Serialize;
 
 use crate::frames::ranking::RankedRow;
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::counts::{SamplesByStack, StackSamples};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{Call, NamedFunctionIndex, SourceFileIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
@@ -195,7 +195,7 @@ impl Shares {
         };
         let place = |Call { line, .. }: &Call| Some((line.file.filter(|_| line.line > 0)?, line.line));
         let mut shares = Self::default();
-        for (stack, _, weight) in counts.of_event(event) {
+        for StackSamples { stack, weight, .. } in counts.of_event(event) {
             let calls: Vec<Call> = tables.calls(stack).collect();
             if let Some(call) = calls.first()
                 && is_it(call.line.function)

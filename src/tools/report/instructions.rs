@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::counts::{SamplesByStack, StackSamples};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{Line, NamedFunctionIndex, SymbolIndex, TierIndex};
 use crate::frames::stream::{MachineCode, Namer, Tables};
@@ -105,7 +105,7 @@ pub fn code_of(
     let tables = &namer.tables;
     let mut inlined = Weight::default();
     let mut copies: BTreeMap<SymbolIndex, SampledCopy> = BTreeMap::new();
-    for (stack, _, weight) in counts.of_event(event) {
+    for StackSamples { stack, weight, .. } in counts.of_event(event) {
         let Some(frame) = tables.frames(stack).next() else {
             continue;
         };

@@ -181,8 +181,8 @@ impl Report {
         let rows: Vec<RankedRow> = rows.into_iter().map(|row| row.named(tables)).collect();
         let threads: BTreeSet<_> = counts
             .iter()
-            .filter(|&(of, ..)| of == event)
-            .map(|(_, _, thread, _)| thread)
+            .filter(|samples| samples.event == event)
+            .map(|samples| samples.thread)
             .collect();
         let pids: BTreeSet<_> = threads.iter().map(|&thread| tables.threads[thread].pid).collect();
         let mut diagnostics = tables.diagnostics.clone();
