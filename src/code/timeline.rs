@@ -287,10 +287,15 @@ impl Timeline {
         }
         let mut region = None;
         let mut was_executable = false;
-        for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
+        for (depth, generation) in self.generations(space, time).enumerate() {
+            let Generation {
+                space: of,
+                layers,
+                time,
+            } = generation;
             if let Some(code) = layers.code.at(address, time) {
                 // Parts of inherited code may have been overwritten, so only own code has an extent.
-                return (code.value.into(), (generation == 0).then_some(*code));
+                return (code.value.into(), (depth == 0).then_some(*code));
             }
             let Some(memory) = layers.maps.at(address, time) else {
                 continue;
@@ -319,8 +324,8 @@ impl Timeline {
     /// Whether a dump or a perf map ever has code in a region that an address space has or inherits.
     fn has_code_in(&self, space: SpaceId, region: JitRegion) -> bool {
         let mut contents = self
-            .lookups(space, Time::MAX)
-            .filter_map(|(space, ..)| self.content_of(space));
+            .generations(space, Time::MAX)
+            .filter_map(|generation| self.content_of(generation.space));
         contents.any(|content| content.code.overlaps(region.range))
             || self
                 .symbols
@@ -352,8 +357,8 @@ impl Timeline {
     pub fn may_be_jit(&self, space: SpaceId, address: Address) -> bool {
         self.spaces[space].has_files
             || self
-                .lookups(space, Time::MAX)
-                .filter_map(|(space, ..)| self.content_of(space))
+                .generations(space, Time::MAX)
+                .filter_map(|generation| self.content_of(generation.space))
                 .any(|content| content.code.is_near(address, NEAR))
     }
 
@@ -365,8 +370,8 @@ impl Timeline {
 
     /// Whether an address ever holds code in an address space or its ancestors.
     pub fn ever_has_code(&self, space: SpaceId, address: Address) -> bool {
-        self.lookups(space, Time::MAX)
-            .any(|(_, layers, _)| layers.code.is_ever_at(address))
+        self.generations(space, Time::MAX)
+            .any(|generation| generation.layers.code.is_ever_at(address))
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
@@ -383,8 +388,11 @@ impl Timeline {
         if let Some(files) = &self.spaces[space].files {
             return files.times_at(address, time);
         }
-        let lookups = self.lookups(space, time);
-        lookups.fold(Time(0)..Time::MAX, |times, (_, layers, seen)| {
+        let generations = self.generations(space, time);
+        generations.fold(Time(0)..Time::MAX, |times, generation| {
+            let Generation {
+                layers, time: seen, ..
+            } = generation;
             let own = intersection(
                 layers.code.times_at(address, seen),
                 layers.maps.times_at(address, seen),
@@ -393,16 +401,25 @@ impl Timeline {
         })
     }
 
-    /// Returns the address space and its ancestors, each with the time at which to look there.
-    fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (SpaceId, &Layers, Time)> {
+    /// Returns the address space and its ancestors that have content, as they are looked at for `time`.
+    fn generations(&self, space: SpaceId, time: Time) -> impl Iterator<Item = Generation<'_>> {
         let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
             let (parent, forked) = self.content_of(space)?.parent?;
             Some((parent, time.min(forked)))
         });
-        spaces
-            .take(MAX_GENERATIONS)
-            .filter_map(|(space, time)| Some((space, self.layers_of(space)?, time)))
+        spaces.take(MAX_GENERATIONS).filter_map(|(space, time)| {
+            let layers = self.layers_of(space)?;
+            Some(Generation { space, layers, time })
+        })
     }
+}
+
+/// An address space, or one that it inherits from.
+struct Generation<'t> {
+    space: SpaceId,
+    layers: &'t Layers,
+    /// When to look there: a child inherits what there was when it was forked.
+    time: Time,
 }
 
 impl Layers {

@@ -8,7 +8,8 @@ use jitdump::{Address, AddressRange, Time};
 
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
-    Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, MemoryKind, PlacedEvent, Timeline,
+    Code, CodeMapping, FreedRange, FunctionId, Generation, Layers, MappingIndex, MemoryKind, PlacedEvent,
+    Timeline,
 };
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
@@ -224,7 +225,7 @@ impl<'a> Placing<'a> {
 impl Timeline {
     /// Returns the content of an address according to a dump, including inherited code.
     fn code_at(&self, space: SpaceId, address: Address, time: Time) -> Option<Code> {
-        for (_, layers, time) in self.lookups(space, time) {
+        for Generation { layers, time, .. } in self.generations(space, time) {
             if let Some(code) = layers.code.at(address, time) {
                 return Some(code.value);
             }
@@ -247,7 +248,7 @@ impl Timeline {
         left: &mut PiecesLeft,
     ) -> Option<Vec<AddressRange>> {
         let mut found = Vec::new();
-        for (_, layers, time) in self.lookups(space, time) {
+        for Generation { layers, time, .. } in self.generations(space, time) {
             let mut unknown = Vec::new();
             for range in ranges {
                 for (piece, code) in layers.code.pieces_at(range, time) {
