@@ -188,7 +188,11 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
              <g id=\"frames\">\n",
             WIDTH - MARGIN - 50.0,
         );
-        let whole = (MARGIN, top, WIDTH - 2.0 * MARGIN);
+        let whole = Bar {
+            x: MARGIN,
+            y: top,
+            width: WIDTH - 2.0 * MARGIN,
+        };
         write_frame(&mut svg, heading.all, "all", whole, [240, 240, 240]);
         for frame in &frames {
             let Some(node) = self.nodes.get(frame.node) else {
@@ -197,8 +201,12 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
             let name = clipped(self.names.get(node.name).map_or("", |name| &**name));
             let (description, color) = describe(node);
             let title = format!("{name}: {description}");
-            let y = top + (node.depth as f64 + 1.0) * HEIGHT;
-            write_frame(&mut svg, &title, &name, (frame.x, y, frame.width), color);
+            let bar = Bar {
+                x: frame.x,
+                y: top + (node.depth as f64 + 1.0) * HEIGHT,
+                width: frame.width,
+            };
+            write_frame(&mut svg, &title, &name, bar, color);
         }
         let _ = write!(svg, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
         svg
@@ -253,12 +261,19 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
     }
 }
 
+/// Where a frame is in the picture, in pixels.
+struct Bar {
+    x: f64,
+    y: f64,
+    width: f64,
+}
+
 /// Writes a frame.
 fn write_frame(
     svg: &mut String,
     title: &str,
     name: &str,
-    (x, y, width): (f64, f64, f64),
+    Bar { x, y, width }: Bar,
     [red, green, blue]: Color,
 ) {
     let room = ((width - 4.0) / CHARACTER).max(0.0) as usize;
