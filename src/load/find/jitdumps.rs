@@ -171,27 +171,7 @@ impl<'a> JitdumpSearch<'a> {
         self.reject_overwritten(&mut groups);
         let mut found = FoundDumps::default();
         for group in groups {
-            match group.chosen {
-                Some(Ok(file)) => {
-                    let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
-                    if is_open {
-                        found.diagnostics.push(still_written(group.first, file.path()));
-                    } else if !has_name_of(file.path(), group.first) {
-                        let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());
-                        let renamed = renamed.with("pid", group.first.pid);
-                        let path = printable(&group.first.path);
-                        found.diagnostics.push(renamed.with("path", path));
-                    }
-                    found.add(file, group.first, &group.markers);
-                }
-                Some(Err(reason)) => {
-                    let missing = reason.in_file_called(printable(&group.first.path));
-                    found
-                        .missing
-                        .push((group.first.pid, missing.with("pid", group.first.pid)));
-                }
-                None => {}
-            }
+            self.add_chosen(&mut found, group);
         }
         self.add_unmarked(&mut found);
         // Omissions come first.
@@ -204,6 +184,31 @@ impl<'a> JitdumpSearch<'a> {
         found.diagnostics = diagnostics;
         found.given = self.given.paths;
         found
+    }
+
+    /// Adds the file that was chosen for a group of markers, or reports why there is none.
+    fn add_chosen(&self, found: &mut FoundDumps, group: MarkerGroup<'_>) {
+        let marker = group.first;
+        match group.chosen {
+            Some(Ok(file)) => {
+                let is_open = !self.open_in_process(marker.pid, &group.identity).is_empty();
+                if is_open {
+                    found.diagnostics.push(still_written(marker, file.path()));
+                } else if !has_name_of(file.path(), marker) {
+                    let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());
+                    let renamed = renamed.with("pid", marker.pid);
+                    found
+                        .diagnostics
+                        .push(renamed.with("path", printable(&marker.path)));
+                }
+                found.add(file, marker, &group.markers);
+            }
+            Some(Err(reason)) => {
+                let missing = reason.in_file_called(printable(&marker.path));
+                found.missing.push((marker.pid, missing.with("pid", marker.pid)));
+            }
+            None => {}
+        }
     }
 
     /// Groups the markers of each process by the file that they mark.
