@@ -40,23 +40,11 @@ impl JitdumpSearch<'_> {
             }
             let pid = Pid(candidate.header.pid);
             let has_dump = with_dump.contains(&pid);
-            let checked = if injected.contains(&pid) {
-                Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid))
-            } else if self.profile_index.processes.knows(pid) {
-                let in_time = self.check_times(candidate, Time(0));
-                in_time.and_then(|()| self.check_owner(candidate, pid))
-            } else {
-                Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid))
-            };
-            match checked {
+            match self.check_unmarked(candidate, pid, &injected) {
                 Ok(()) if given.is_named || !has_dump => {
                     add_by_header(found, candidate, pid);
-                    if self
-                        .profile_index
-                        .processes
-                        .spaces_of(pid)
-                        .all(|(_, space)| space.maps.is_empty())
-                    {
+                    let mut spaces = self.profile_index.processes.spaces_of(pid);
+                    if spaces.all(|(_, space)| space.maps.is_empty()) {
                         let unmapped = Diagnostic::new(Issue::ProcessWithoutMappings);
                         found.diagnostics.push(unmapped.with("pid", pid));
                     }
@@ -76,6 +64,24 @@ impl JitdumpSearch<'_> {
         let missing = found.missing.iter().map(|&(pid, _)| pid);
         with_dump.extend(missing.chain(injected));
         self.add_beside(found, &mut contents, &mut used, &with_dump);
+    }
+
+    /// Rejects a file for a process that has none of the profile's records, or code of an earlier run (`injected`), or that
+    /// cannot have written it.
+    fn check_unmarked(
+        &self,
+        candidate: &CandidateDump,
+        pid: Pid,
+        injected: &HashSet<Pid>,
+    ) -> Result<(), Diagnostic> {
+        if injected.contains(&pid) {
+            return Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid));
+        }
+        if !self.profile_index.processes.knows(pid) {
+            return Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid));
+        }
+        self.check_times(candidate, Time(0))?;
+        self.check_owner(candidate, pid)
     }
 
     /// Adds the dumps beside the profile of processes that have samples but are not in `done`. Their markers were not recorded, as
