@@ -18,7 +18,7 @@ use super::environment::{self, EnvironmentRequest, PHP_FILE, PHP_FOLDER, PHP_SET
 use super::environment_reset::resets_environment;
 use super::perf::PerfOptions;
 use super::php::PhpCompiler;
-use super::program::{ends_recording, find_program, program_of, search_path, user_of_sudo};
+use super::program::{CommandProgram, ends_recording, find_program, program_of, search_path, user_of_sudo};
 use super::ruby;
 use crate::bytes::printable_path;
 use crate::files::kernel;
@@ -152,18 +152,23 @@ impl Plan {
         }
         if !plan.command.is_empty() && !plan.options.without_environment {
             plan.set_environment(program.file.as_deref());
-            if let Some(runtime) = program.runtime.filter(|_| program.is_runtime)
-                && plan.runtimes.contains(&runtime)
-                && let Some(option) = environment::added_option(runtime, &plan.command, program.index)
-            {
-                plan.command
-                    .insert(option.index.min(plan.command.len()), option.text.into());
-                let name = runtime.name();
-                plan.notes
-                    .push(format!("{name}: {} added to the command", option.text));
-            }
+            plan.add_option(&program);
         }
         Ok(plan)
+    }
+
+    /// Adds an option to the command if its program is a runtime that needs one.
+    fn add_option(&mut self, program: &CommandProgram) {
+        if let Some(runtime) = program.runtime.filter(|_| program.is_runtime)
+            && self.runtimes.contains(&runtime)
+            && let Some(option) = environment::added_option(runtime, &self.command, program.index)
+        {
+            self.command
+                .insert(option.index.min(self.command.len()), option.text.into());
+            let name = runtime.name();
+            self.notes
+                .push(format!("{name}: {} added to the command", option.text));
+        }
     }
 
     /// Chooses how stacks of CPython are recorded: by frame pointers, or by copies if a recorded program was built without.
