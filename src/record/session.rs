@@ -233,41 +233,7 @@ impl<'a> Session<'a> {
             Some(_) => Watch::of_descendants(child.id(), self.plan, &self.profile()),
             None => Watch::of_processes(self.plan, &self.profile()),
         };
-        // Kernels before 5.3 have none.
-        let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        let mut next_look = FIRST_LOOK;
-        if program.is_none() {
-            // These processes run already, and perf may end at any time.
-            let (status, warnings) = watch.look(Duration::ZERO);
-            control.show(&status, &warnings);
-            next_look = LOOK;
-        }
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
-                break status;
-            }
-            signals.receive(control.signals());
-            let elapsed = clock.elapsed();
-            let duration = self.plan.options.duration.filter(|_| program.is_some());
-            if duration.is_some_and(|duration| elapsed >= duration) {
-                signals.stop();
-            }
-            signals.deliver();
-            if elapsed >= next_look {
-                let (status, warnings) = watch.look(elapsed);
-                control.show(&status, &warnings);
-                next_look = elapsed + elapsed.min(LOOK);
-            }
-            let end_of_time = duration.filter(|_| !signals.has_stopped);
-            let next = end_of_time.map_or(next_look, |end| end.min(next_look));
-            let left = if end.is_some() && signals.are_delivered() {
-                next.saturating_sub(elapsed)
-            } else {
-                START
-            };
-            let end = end.as_ref().map(AsFd::as_fd);
-            wait([end, Some(control.arrivals())], left);
-        };
+        let status = self.follow_perf(&mut child, &mut signals, &mut watch, control, clock)?;
         // Those that came with the end of perf.
         signals.receive(control.signals());
         signals.end_group();
@@ -298,6 +264,54 @@ impl<'a> Session<'a> {
             seen: watch.into_seen(),
             diagnostics: Vec::new(),
         }))
+    }
+
+    /// Follows perf until it ends: passes on signals, stops it after the time that was asked for, and shows what is seen of the
+    /// processes. `clock` is when it was started. Returns its status.
+    fn follow_perf(
+        &self,
+        child: &mut Child,
+        signals: &mut Signals,
+        watch: &mut Watch<'_>,
+        control: &mut dyn Control,
+        clock: Instant,
+    ) -> Result<ExitStatus, Diagnostic> {
+        let has_program = !self.plan.command.is_empty();
+        // Kernels before 5.3 have none.
+        let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+        let mut next_look = FIRST_LOOK;
+        if !has_program {
+            // These processes run already, and perf may end at any time.
+            let (status, warnings) = watch.look(Duration::ZERO);
+            control.show(&status, &warnings);
+            next_look = LOOK;
+        }
+        loop {
+            if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
+                return Ok(status);
+            }
+            signals.receive(control.signals());
+            let elapsed = clock.elapsed();
+            let duration = self.plan.options.duration.filter(|_| has_program);
+            if duration.is_some_and(|duration| elapsed >= duration) {
+                signals.stop();
+            }
+            signals.deliver();
+            if elapsed >= next_look {
+                let (status, warnings) = watch.look(elapsed);
+                control.show(&status, &warnings);
+                next_look = elapsed + elapsed.min(LOOK);
+            }
+            let end_of_time = duration.filter(|_| !signals.has_stopped);
+            let next = end_of_time.map_or(next_look, |end| end.min(next_look));
+            let left = if end.is_some() && signals.are_delivered() {
+                next.saturating_sub(elapsed)
+            } else {
+                START
+            };
+            let end = end.as_ref().map(AsFd::as_fd);
+            wait([end, Some(control.arrivals())], left);
+        }
     }
 
     fn perf_error(&self, cause: &io::Error) -> Diagnostic {
