@@ -83,6 +83,16 @@ struct EventMarker {
     data: Data,
 }
 
+/// A name that a thread no longer has.
+pub struct FormerName {
+    /// The name.
+    pub name: String,
+    /// When it got the name, in milliseconds.
+    pub from: f64,
+    /// When it got the next one.
+    pub to: f64,
+}
+
 /// Texts and events of markers, with numbers in place of strings.
 pub struct MarkerSource {
     /// Indices of [`NAME`] and [`MISSING`].
@@ -161,7 +171,7 @@ impl MarkerSource {
         &self,
         thread: usize,
         start: f64,
-        names: impl Iterator<Item = (String, f64, f64)>,
+        names: impl Iterator<Item = FormerName>,
     ) -> MarkerTable {
         let mut table = MarkerTable::default();
         let [name, missing_name] = self.names;
@@ -178,9 +188,10 @@ impl MarkerSource {
                 (start, None),
             );
         }
-        for (text, from, to) in names {
-            let fields = Fields::Text { text };
-            table.add_marker((name, 0), Data { kind: NAME, fields }, (from, Some(to)));
+        for former in names {
+            let fields = Fields::Text { text: former.name };
+            let times = (former.from, Some(former.to));
+            table.add_marker((name, 0), Data { kind: NAME, fields }, times);
         }
         let first = self.events.partition_point(|event| event.thread < thread);
         let events = self.events.iter().skip(first);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::frames::stream::tables::Thread;
 use crate::results::summary::profile::Unit;
 use crate::tools::export::calls::CallNodes;
-use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
+use crate::tools::export::firefox_markers::{FormerName, MarkerSource, MarkerTable, milliseconds};
 use crate::tools::export::json::LazyList;
 use crate::tools::export::profile::{ExportedProfile, WeightedStack, known_name};
 
@@ -76,28 +76,11 @@ fn thread(
     };
     let of = first.map_or(&nobody, |row| &profile.tables.threads[row.thread]);
     let registered = first.map_or(0.0, |row| milliseconds(row.time));
-    // The profiler has one name for a thread, the last one.
-    let former_names = of.names.windows(2).filter_map(|names| {
-        let [(from, former), (to, _)] = names else {
-            return None;
-        };
-        let (start, _) = profile.tables.times?;
-        let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
-        Some((former.clone(), from, to.max(from)))
-    });
-    let markers = markers.of_thread(index, registered, former_names);
+    let markers = markers.of_thread(index, registered, former_names(profile, of));
     let is_first_event = first.is_none_or(|row| profile.events.first() == Some(&row.event));
     let event = first.and_then(|row| profile.event(row.event));
     let has_weights = first.is_some_and(|row| weighted.contains(&row.event));
     let is_time = event.is_some_and(|event| event.unit == Unit::Nanoseconds);
-    let weight = |period: u64| {
-        if is_time {
-            milliseconds(period)
-        } else {
-            period as f64
-        }
-    };
-    let periods = || rows.iter().map(|row| row.weight.period);
     let event = event.filter(|_| profile.events.len() > 1);
     let name = known_name(of.name());
     ThreadRow {
@@ -116,18 +99,47 @@ fn thread(
         unregister_time: (),
         paused_ranges: [],
         show_markers_in_timeline: markers.are_in_timeline(),
-        samples: Samples {
-            stack: rows.iter().map(|row| calls.node(row.stack)).collect(),
-            time: rows.iter().map(|row| milliseconds(row.time)).collect(),
-            thread_cpu_delta: (is_time && !has_weights).then(|| periods().collect()),
-            weight: has_weights.then(|| periods().map(weight).collect()),
-            weight_type: if is_time && has_weights {
-                "tracing-ms"
-            } else {
-                "samples"
-            },
-            length: rows.len(),
-        },
+        samples: samples(rows, calls, has_weights, is_time),
         markers,
+    }
+}
+
+/// Returns the names of a thread before the last one, which is the one that the profiler has for it.
+fn former_names(profile: &ExportedProfile, thread: &Thread) -> impl Iterator<Item = FormerName> {
+    thread.names.windows(2).filter_map(move |names| {
+        let [(from, former), (to, _)] = names else {
+            return None;
+        };
+        let (start, _) = profile.tables.times?;
+        let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
+        Some(FormerName {
+            name: former.clone(),
+            from,
+            to: to.max(from),
+        })
+    })
+}
+
+/// Returns the samples in `rows`, which count for their periods if they have weights. These may be times.
+fn samples(rows: &[WeightedStack], calls: &CallNodes<u32>, has_weights: bool, is_time: bool) -> Samples {
+    let weight = |period: u64| {
+        if is_time {
+            milliseconds(period)
+        } else {
+            period as f64
+        }
+    };
+    let periods = || rows.iter().map(|row| row.weight.period);
+    Samples {
+        stack: rows.iter().map(|row| calls.node(row.stack)).collect(),
+        time: rows.iter().map(|row| milliseconds(row.time)).collect(),
+        thread_cpu_delta: (is_time && !has_weights).then(|| periods().collect()),
+        weight: has_weights.then(|| periods().map(weight).collect()),
+        weight_type: if is_time && has_weights {
+            "tracing-ms"
+        } else {
+            "samples"
+        },
+        length: rows.len(),
     }
 }
