@@ -276,7 +276,8 @@ impl CommandLine {
         Some(clap::Error::raw(ErrorKind::UnknownArgument, advice))
     }
 
-    /// Returns what is wrong with arguments of which the first is neither an option, a command nor a profile.
+    /// Returns what is wrong with arguments of which the first is neither an option, a command nor a profile; `None` if it is
+    /// one.
     fn mistyped(arguments: &[OsString]) -> Option<clap::Error> {
         let (first, rest) = arguments.get(1..)?.split_first()?;
         if Self::command().find_subcommand(first).is_some() {

@@ -53,7 +53,7 @@ pub fn advice(arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// Returns the commands to type instead of an option of perf inject.
+/// Returns the commands to type instead of an option of perf inject; `None` for other options.
 pub fn option_advice(option: &str) -> Option<String> {
     let commands = match option {
         // perf drops the mappings of jitdumps, or replaces the addresses that jitdumps have.

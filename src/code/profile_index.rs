@@ -225,7 +225,7 @@ impl ProfileIndex {
         self.has_refused |= needs_repair(record, &profile.attrs, endian);
     }
 
-    /// Adds a record about a thread. Returns what it says about the process.
+    /// Adds a record about a thread. Returns what it says about the process, if anything.
     fn add_thread(&mut self, record: &Record<'_>, time: Time, endian: ByteOrder) -> Option<ProcessEvent> {
         match record.kind {
             record::COMM => {
@@ -298,7 +298,7 @@ impl ProfileIndex {
         see(&mut self.sampled, &mut self.last_sampled, pid);
     }
 
-    /// Adds a mapping that may be a marker or an object. Returns it as an event of its process.
+    /// Adds a mapping that may be a marker or an object. Returns it as an event of its process, if it is valid.
     fn add_map(
         &mut self,
         profile: &Profile<'_>,

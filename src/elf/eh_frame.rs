@@ -264,7 +264,7 @@ impl<'a> EhFrame<'a> {
         Some(pointers)
     }
 
-    /// Reads a pointer that is located at the address `position`.
+    /// Reads a pointer that is located at the address `position`; `None` if it is cut, or relative to anything but itself.
     fn pointer(self, reader: &mut Reader<'_>, encoding: gimli::DwEhPe, position: Address) -> Option<Address> {
         let value = match encoding.format() {
             dw::DW_EH_PE_absptr if self.address_size == 4 => reader.u32()?.into(),

@@ -186,7 +186,8 @@ impl<'c, R: ReadCacheOps> ReadRef<'c> for &LimitedReads<'c, R> {
     }
 }
 
-/// Returns the content of a section, decompressed. In a separate debug file, `.eh_frame` has none.
+/// Returns the content of a section, decompressed; `None` if it is invalid or there is no memory for it. In a separate debug file,
+/// `.eh_frame` has none.
 pub fn section_content<'a>(section: &impl ObjectSection<'a>, memory: &FileMemory<'_>) -> Option<Vec<u8>> {
     let data = section.compressed_data().ok()?;
     if data.format == CompressionFormat::None {

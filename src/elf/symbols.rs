@@ -129,7 +129,7 @@ impl FunctionSymbols {
         Some(symbols)
     }
 
-    /// Adds stubs, with the names that perf and objdump print.
+    /// Adds stubs, with the names that perf and objdump print; `None` if there is no memory for them.
     fn add_stubs<'s>(
         &mut self,
         stubs: impl Iterator<Item = Stub<'s>>,

@@ -143,7 +143,8 @@ struct FirstPlaces<'a> {
 }
 
 impl<'a> FirstPlaces<'a> {
-    /// Returns the part of a map that is already mapped at other addresses.
+    /// Returns the part of a map that is already mapped at other addresses. If there is none, later maps are compared with this
+    /// one.
     fn again(&mut self, map: &Mmap<'a>, time: Time) -> Option<Again> {
         if map.is_data {
             return None;

@@ -111,7 +111,7 @@ fn magic(endian: ByteOrder) -> &'static [u8; 8] {
 }
 
 impl FileHeader {
-    /// Parses the header of a file.
+    /// Parses the header of a file; `None` if the file ends in it.
     fn parse(reader: &mut Reader<'_>, endian: ByteOrder) -> Option<Self> {
         let attr_size = reader.u64()?;
         let attrs = FileSection::read(reader)?;

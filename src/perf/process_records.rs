@@ -122,7 +122,7 @@ impl<'a> Mmap<'a> {
         }
     }
 
-    /// Reads a mapping of a process or of the kernel.
+    /// Reads a mapping of a process or of the kernel; `None` for other records, and if it is cut or has no addresses.
     fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
         /// Right to execute the memory (`mmap(2)`).
         const PROT_EXEC: u32 = 4;
@@ -356,7 +356,8 @@ pub fn exited_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
     (change == ThreadChange::End && pid.0 == tid.0).then_some(pid)
 }
 
-/// Returns the process of a [`record::NAMESPACES`] record and the inode of its mount namespace.
+/// Returns the process of a [`record::NAMESPACES`] record and the inode of its mount namespace; `None` for other records, and
+/// without one.
 pub fn mount_namespace(record: &Record<'_>, endian: ByteOrder) -> Option<(Pid, u64)> {
     /// `MNT_NS_INDEX` of include/uapi/linux/perf_event.h.
     const MOUNT: u64 = 5;

@@ -473,7 +473,7 @@ impl SampleSize {
     }
 }
 
-/// Skips the fields after those with addresses.
+/// Skips the fields after those with addresses; `None` if the record ends before.
 fn skip_rest(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
     let has = |field| attr.sample_format.intersects(field);
     for field in [

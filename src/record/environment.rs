@@ -324,7 +324,8 @@ pub struct AddedOption {
     pub text: &'static str,
 }
 
-/// Returns the option to insert into the command of a runtime, whose program is at `index`.
+/// Returns the option to insert into the command of a runtime, whose program is at `index`; `None` if it needs none, or has
+/// one.
 pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Option<AddedOption> {
     let (text, known, has_commands) = match runtime {
         Runtime::Lli => ("-jit-kind=mcjit", "jit-kind", false),

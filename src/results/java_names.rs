@@ -24,7 +24,7 @@ pub fn java_method(name: &[u8]) -> Option<String> {
     ))
 }
 
-/// Returns the first type of a descriptor as in Java, and what follows it.
+/// Returns the first type of a descriptor as in Java, and what follows it; `None` if there is no valid one.
 fn java_type(descriptor: &str) -> Option<(String, &str)> {
     let element = descriptor.trim_start_matches('[');
     let dimensions = descriptor.len().saturating_sub(element.len());

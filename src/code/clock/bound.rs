@@ -49,7 +49,7 @@ pub enum OffsetEvidence {
 }
 
 impl OffsetBounds {
-    /// Returns the greatest of the available bounds.
+    /// Returns the greatest of the available bounds; `None` without any.
     pub(super) fn of(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> Option<Self> {
         let first = runtime.first.0;
         let has_record_clock = first.abs_diff(runtime.made) < 60 * SECOND;
@@ -116,7 +116,8 @@ impl OffsetBounds {
     }
 }
 
-/// Returns the least offset, in nanoseconds, with which no function is loaded before its memory is mapped.
+/// Returns the least offset, in nanoseconds, with which no function is loaded before its memory is mapped; `None` without such
+/// memory.
 ///
 /// `maps` are those of its process, in the order of time; `loads` are the addresses and times of function loads. Only
 /// memory that was mapped during the recording, at addresses not mapped before, is used.

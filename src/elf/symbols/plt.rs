@@ -67,7 +67,7 @@ pub fn stubs<'a, R: ReadRef<'a>>(
     Some(stubs.into_iter().flatten())
 }
 
-/// Returns the stubs of a 64-bit file.
+/// Returns the stubs of a 64-bit file; `None` if there is no memory for them.
 fn stubs_of_elf<'a, R: ReadRef<'a>>(
     file: &ElfFile64<'a, Endianness, R>,
     memory: &FileMemory<'_>,
@@ -128,7 +128,7 @@ fn references<'a, R: ReadRef<'a>>(
     Some(references)
 }
 
-/// Returns what looks like stubs in a file.
+/// Returns what looks like stubs in a file; `None` if there is no memory for it.
 fn candidates<'a, R: ReadRef<'a>>(
     file: &ElfFile64<'a, Endianness, R>,
     memory: &FileMemory<'_>,

@@ -90,7 +90,7 @@ impl Namer<'_> {
         codes.find(|(_, known)| **known == symbol).map(|(&code, _)| code)
     }
 
-    /// Returns what is at an address at a time.
+    /// Returns what is at an address at a time; `None` if it has no name.
     fn in_memory(&self, space: SpaceId, address: Address, time: Time) -> Option<Referred> {
         let timeline = self.symbols.selector.timeline;
         let (name, start) = match timeline.at(space, address, time) {

@@ -280,7 +280,7 @@ impl<'a> Namer<'a> {
         Named::of(kind, module, function)
     }
 
-    /// Names a function of a runtime's file, with its lines.
+    /// Names a function of a runtime's file, with its lines; `None` if it cannot be read.
     fn jit_function(&mut self, code: FrameCode, id: FunctionId) -> Option<Named<'a>> {
         let files = &self.recording.runtime_files.used;
         let jitted = function_of(files, id)?;

@@ -77,7 +77,7 @@ impl<'a> JitTables<'a> {
         rows.as_ref()?.at(address)
     }
 
-    /// Returns the table of a mapping of a function.
+    /// Returns the table of a mapping of a function; `None` if it has none, or its file is of another machine.
     fn table(&self, mapping: MappingIndex) -> Option<Arc<JitTable<'a>>> {
         let function = self.timeline.mappings[mapping].function;
         let file = &self.files[function.file].code;

@@ -204,7 +204,7 @@ struct LineFiles {
 }
 
 impl LineFiles {
-    /// Returns the index of a file of debug information.
+    /// Returns the index of a file of debug information, which it gets at the first call; `None` if it has no path.
     fn index(&mut self, info: &DebugInfo<'_>, file: u32, owner: u32) -> Option<u32> {
         let file = info
             .files

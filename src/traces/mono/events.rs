@@ -160,7 +160,8 @@ impl<'l, 'a> LogSource<'l, 'a> {
         }
     }
 
-    /// Pairs the begin and the end of a thread's wait for a lock. The lock is a frame, and `[failed]` is one inside it.
+    /// Pairs the begin and the end of a thread's wait for a lock. Returns a sample at the end. The lock is a frame, and `[failed]`
+    /// is one inside it.
     fn monitor(
         &mut self,
         context: &EventContext,
@@ -220,7 +221,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         })
     }
 
-    /// Pairs the start and the end of a collection, or of the pause that it causes.
+    /// Pairs the start and the end of a collection, or of the pause that it causes. Returns a sample at the end.
     fn collection(
         &mut self,
         context: &EventContext,

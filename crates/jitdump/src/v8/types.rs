@@ -153,7 +153,7 @@ impl Types {
         skipped
     }
 
-    /// Skips type arguments up to their end, inside `depth` others.
+    /// Skips type arguments up to their end, inside `depth` others; `None` if these are none.
     fn skip_list(&mut self, lexer: &mut Lexer<'_>, depth: usize) -> Option<()> {
         loop {
             let mut ahead = lexer.clone();
@@ -206,7 +206,7 @@ fn has_parameters(lexer: &Lexer<'_>) -> Option<bool> {
     Some(matches!(lexer.peek(), Some(b':' | b',' | b'?' | b'=' | b')')))
 }
 
-/// Skips what is in a bracket, up to its end.
+/// Skips what is in a bracket, up to its end; `None` without a matching one, or if it has too many brackets inside.
 fn skip_brackets(lexer: &mut Lexer<'_>, open: &Token) -> Option<()> {
     let mut ends = vec![end_of(open)?];
     while let Some(&end) = ends.last() {

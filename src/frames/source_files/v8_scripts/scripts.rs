@@ -202,7 +202,7 @@ fn is_start(script: &Script<'_>, start: TextPosition) -> bool {
     script.function_that_starts_at(start).is_some() || is_first_field()
 }
 
-/// Returns the path of the JavaScript that Deno has made of a script and keeps in its cache.
+/// Returns the path of the JavaScript that Deno has made of a script and keeps in its cache; `None` if it makes none of it.
 ///
 /// Quirk: Deno gives TypeScript to V8 as JavaScript under the URL of the TypeScript file, so lines and columns are those of
 /// the JavaScript. It ends with its source map. Seen with Deno 2.9.

@@ -111,7 +111,7 @@ impl<'a> UnwindingTables<'a> {
         jobs.iter().map(of_job).collect()
     }
 
-    /// Reads the table of a function at `address` of an object.
+    /// Reads the table of a function at `address` of an object; `None` if it has none, and none can be made.
     fn table(&mut self, member: &CodeMapping, address: u64, machine: Machine) -> Option<UnwindingTable<'a>> {
         let FunctionId { file, function } = member.function;
         let recorded = &self.input.files[file].code;

@@ -43,7 +43,8 @@ pub struct LoggedFunction<'a> {
 }
 
 impl<'a> LoggedFunction<'a> {
-    /// Returns the name of the first method or, for code that is not a method, its kind in brackets.
+    /// Returns the name of the first method or, for code that is not a method, its kind in brackets; `None` for a method whose
+    /// name is unknown.
     pub fn name(&self) -> Option<Vec<u8>> {
         if let Some((_, name)) = self.methods.first() {
             return Some(name.to_vec());

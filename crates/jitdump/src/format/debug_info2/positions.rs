@@ -239,7 +239,7 @@ impl InlinedCallTree {
         }
     }
 
-    /// Returns a position and the call that it is in.
+    /// Returns a position and the call that it is in; `None` if it or a caller is missing, or its callers form a cycle.
     fn visit(&mut self, at: u32) -> Option<(PositionEntry, Option<u32>)> {
         // Collect the callers up to one that has been visited or has no caller.
         self.path.clear();

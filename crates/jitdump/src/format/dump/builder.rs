@@ -56,7 +56,7 @@ impl IndexBuilder {
         (self.index, self.moves)
     }
 
-    /// Adds a record. Returns the load of a function with code, after the offset of its record.
+    /// Adds a record. If it loads a function with code, returns the load, after the offset of the record.
     pub fn add_step(&mut self, step: Step<'_>) -> Option<(u64, CodeEvent)> {
         let (endian, faults) = (self.index.header.endian, &mut self.index.faults);
         let record = match step {
