@@ -15,15 +15,28 @@ const START: usize = 64;
 /// Bytes read at a time for the hash of a file.
 const HASHED_AT_A_TIME: usize = 1 << 18;
 
-/// Length and first bytes of a file.
-type Look = (u64, [u8; START]);
+/// What files of the same content have in common at least.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct SizeAndStart {
+    size: u64,
+    start: [u8; START],
+}
+
+impl SizeAndStart {
+    fn of(file: &PagedFile) -> Self {
+        let mut start = [0; START];
+        file.read(0, &mut start);
+        let size = file.size();
+        Self { size, start }
+    }
+}
 
 /// IDs for the contents of files, the same for copies. Each file is read at most once, and only if another
 /// one has the same length and start.
 #[derive(Debug, Default)]
 pub struct ContentIds {
     by_file_id: HashMap<(u64, u64), ContentId>,
-    by_look: HashMap<Look, Alike>,
+    alike: HashMap<SizeAndStart, Alike>,
     count: usize,
 }
 
@@ -46,7 +59,7 @@ impl ContentIds {
             return known;
         }
         let new = ContentId(self.count);
-        let alike = self.by_look.entry(look(file)).or_default();
+        let alike = self.alike.entry(SizeAndStart::of(file)).or_default();
         if let Some((first, content)) = alike.unread.take() {
             alike.by_hash.insert(hash(&first), content);
         }
@@ -62,12 +75,6 @@ impl ContentIds {
         self.by_file_id.insert(file.file_id(), content);
         content
     }
-}
-
-fn look(file: &PagedFile) -> Look {
-    let mut start = [0; START];
-    file.read(0, &mut start);
-    (file.size(), start)
 }
 
 /// Returns the hash of all content.
