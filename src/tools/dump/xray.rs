@@ -74,7 +74,7 @@ pub fn dump<E>(
     };
     for segment in trace.segments() {
         match segment {
-            TraceSegment::Buffer(buffer) => writer.buffer(&trace, &buffer)?,
+            TraceSegment::Buffer(buffer) => writer.emit_buffer(&trace, &buffer)?,
             TraceSegment::Gap {
                 end,
                 reason: GapReason::Empty,
@@ -138,12 +138,12 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 
     /// Emits the records of a buffer, and what is skipped between them.
-    fn buffer(&mut self, trace: &Trace<'f>, buffer: &TraceBuffer) -> Result<(), E> {
+    fn emit_buffer(&mut self, trace: &Trace<'f>, buffer: &TraceBuffer) -> Result<(), E> {
         let mut records = trace.records(buffer);
         while let Some(record) = records.next() {
             self.emit_skipped_to(record.offset, buffer, &records)?;
             let size = records.next_offset().saturating_sub(record.offset);
-            self.record(&record, size, buffer)?;
+            self.emit_record(&record, size, buffer)?;
         }
         self.emit_skipped_to(buffer.content().end, buffer, &records)
     }
@@ -256,7 +256,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 
     /// Emits a record of `size` bytes.
-    fn record(&mut self, record: &TraceRecord<'f>, size: u64, buffer: &TraceBuffer) -> Result<(), E> {
+    fn emit_record(&mut self, record: &TraceRecord<'f>, size: u64, buffer: &TraceBuffer) -> Result<(), E> {
         let fields = Fields::new().signed("thread", buffer.thread);
         let fields = match buffer.process {
             Some(process) => fields.signed("pid", process),
