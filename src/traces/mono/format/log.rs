@@ -222,7 +222,7 @@ impl<'a> LogBuffers<'a> {
     }
 
     /// Creates the buffer at `at` from its header and content.
-    fn buffer(&self, at: usize, header: &BufferHeader, content: &'a [u8]) -> LogBuffer<'a> {
+    fn make_buffer(&self, at: usize, header: &BufferHeader, content: &'a [u8]) -> LogBuffer<'a> {
         let [time_base, pointer_base, object_base, thread, method_base] = header.bases;
         /// First data version in which roots have addresses. Mono 2.0 also wrote this format as version 14.
         const WITH_ROOT_ADDRESSES: u8 = 15;
@@ -264,7 +264,7 @@ impl<'a> Iterator for LogBuffers<'a> {
                     self.position = at
                         .saturating_add(BUFFER_HEADER_SIZE)
                         .saturating_add(content.len());
-                    return Some(self.buffer(at, &header, content));
+                    return Some(self.make_buffer(at, &header, content));
                 }
                 let start = at.saturating_add(BUFFER_HEADER_SIZE);
                 self.position = self.next_start(start);
@@ -275,7 +275,7 @@ impl<'a> Iterator for LogBuffers<'a> {
                 };
                 self.faults.add(fault, at as u64);
                 let content = self.file.get(start..self.position).unwrap_or_default();
-                return Some(self.buffer(at, &header, content));
+                return Some(self.make_buffer(at, &header, content));
             }
             if bytes.len() < BUFFER_HEADER_SIZE
                 && (bytes.starts_with(&BUFFER_ID) || BUFFER_ID.starts_with(bytes))
