@@ -117,12 +117,14 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
 
     /// Returns what the files of a module have; `None` if this machine has none of its build.
     pub fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<R::Content>> {
-        self.found[module].get_or_init(|| self.find(module)).as_ref()
+        self.found[module]
+            .get_or_init(|| self.read_module(module))
+            .as_ref()
     }
 
     /// Reads the same, and keeps nothing of it.
     pub fn read_once(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
-        let found = self.find(module);
+        let found = self.read_module(module);
         lock(&self.read).clear();
         found
     }
@@ -156,8 +158,8 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         (refused > 0).then(|| diagnostic().with("content", content))
     }
 
-    /// Reads a module's own file, and its debug file if that has more.
-    fn find(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
+    /// Reads a module's own file, and its debug file if that has more; `None` if there is none, or no room for it.
+    fn read_module(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
         if module.0 >= MAX_MODULES {
             self.refuse();
             return None;
