@@ -112,7 +112,10 @@ pub fn matches(
     pid: Pid,
 ) -> Vec<Match> {
     let names = ThreadNames::new(logged, alignment, threads);
-    let mut found: Vec<Match> = logged.iter().map(|thread| names.find(thread, pid)).collect();
+    let mut found: Vec<Match> = logged
+        .iter()
+        .map(|thread| names.thread_named_like(thread, pid))
+        .collect();
     let taken = found.iter().filter_map(|found| match found {
         Match::Thread(tid) => Some(*tid),
         _ => None,
@@ -205,7 +208,7 @@ impl<'a> ThreadNames<'a> {
     }
 
     /// Finds the thread of the profile that got the name of a logged one at about the same time.
-    fn find(&self, thread: &LoggedThread<'_>, pid: Pid) -> Match {
+    fn thread_named_like(&self, thread: &LoggedThread<'_>, pid: Pid) -> Match {
         let Some((since, name)) = thread.name else {
             return Match::Missing;
         };
