@@ -65,7 +65,8 @@ impl FrameAddresses {
         }
     }
 
-    fn find(&self, method: Method, time: RuntimeTime) -> Option<MethodCode> {
+    /// Returns the code that a method got last before a time, or else first; `None` if it has none.
+    fn code_at(&self, method: Method, time: RuntimeTime) -> Option<MethodCode> {
         let codes = self.methods.get(&method)?;
         let after = codes.partition_point(|code| code.since <= time);
         codes.get(after.saturating_sub(1)).copied()
@@ -73,13 +74,13 @@ impl FrameAddresses {
 
     /// Returns the addresses of a method's code at a time; `None` if it has no code.
     pub fn code(&self, method: Method, time: RuntimeTime) -> Option<AddressRange> {
-        self.find(method, time).map(|code| code.range)
+        self.code_at(method, time).map(|code| code.range)
     }
 
     /// Returns the address of a method at a time: its code, or else its synthetic symbol. Of methods with the same code, only
     /// those with its name get its address.
     pub fn method(&mut self, index: &LogIndex<'_>, method: Method, time: RuntimeTime) -> Address {
-        if let Some(code) = self.find(method, time).filter(|code| code.has_its_name) {
+        if let Some(code) = self.code_at(method, time).filter(|code| code.has_its_name) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
                 *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
             }
