@@ -109,13 +109,13 @@ impl MappingsDecoder {
             *value = value.checked_add(distance)?;
             rest = after;
         }
-        mapping.source = index(*source, self.sources)?;
+        mapping.source = index_in(self.sources, *source)?;
         mapping.source_line = u32::try_from(*source_line).ok()?;
         mapping.source_column = u32::try_from(*source_column).ok()?;
         if !rest.is_empty() {
             let (distance, after) = read_number(rest)?;
             *name = name.checked_add(distance)?;
-            mapping.name = index(*name, self.names)?;
+            mapping.name = index_in(self.names, *name)?;
             rest = after;
         }
         // Newer versions may add fields.
@@ -124,8 +124,8 @@ impl MappingsDecoder {
     }
 }
 
-/// Index in a list of which a map has the part from `first` to `end`.
-fn index(number: i64, (first, end): (u32, u32)) -> Option<u32> {
+/// Index of an entry in a list of which a map has the part from `first` to `end`; `None` outside of that.
+fn index_in((first, end): (u32, u32), number: i64) -> Option<u32> {
     let index = u32::try_from(number).ok()?.checked_add(first)?;
     (index < end).then_some(index)
 }
