@@ -83,7 +83,7 @@ impl<'a> InlinedFunctions<'a> {
     /// Finds the call that each row is in. Where several functions call its function, that is from the one whose code
     /// is nearest both before and after it.
     fn find_calls_of_rows(&mut self, owners: &Owners<'a>, names: &CalledNames, calls: &KnownCalls<'a>) {
-        let functions = owners.iter().map(|owner| Some(self.index(owner.as_ref()?)));
+        let functions = owners.iter().map(|owner| Some(self.index_of(owner.as_ref()?)));
         let functions: Vec<Option<usize>> = functions.collect();
         let before = names.callers_passed_last(functions.iter().copied());
         let mut after = names.callers_passed_last(functions.iter().rev().copied());
@@ -177,7 +177,8 @@ impl<'a> InlinedFunctions<'a> {
         self.write_calls(info, ranges);
     }
 
-    fn index(&self, function: &InliningCandidate<'a>) -> usize {
+    /// Returns the index of a function; 0, that of the function itself, for an unknown one.
+    fn index_of(&self, function: &InliningCandidate<'a>) -> usize {
         let rest = self.functions.get(1..).unwrap_or_default();
         rest.binary_search(function).map_or(0, |at| at.saturating_add(1))
     }
