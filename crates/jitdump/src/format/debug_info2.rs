@@ -139,12 +139,12 @@ impl<'a> Strings<'a> {
     }
 
     /// Returns the strings by index.
-    fn index(&self) -> Vec<&'a [u8]> {
+    fn by_index(&self) -> Vec<&'a [u8]> {
         // `split` made sure that there are this many.
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        let mut index = Vec::with_capacity(count.min(self.bytes.len()));
-        index.extend(self.bytes.split(|&byte| byte == 0).take(count));
-        index
+        let mut strings = Vec::with_capacity(count.min(self.bytes.len()));
+        strings.extend(self.bytes.split(|&byte| byte == 0).take(count));
+        strings
     }
 }
 

@@ -168,7 +168,7 @@ impl<'a> EncodedLists<'a> {
 
     /// Parses the lists.
     pub fn read(&self) -> ParsedDebugInfo<'a> {
-        let (paths, names) = (self.files.index(), self.names.index());
+        let (paths, names) = (self.files.by_index(), self.names.by_index());
         let mut files = Files::new(&paths);
         let mut info = DebugInfo::default();
         let mut missing_indices = 0u64;

@@ -90,7 +90,7 @@ impl<'a> RawLists<'a> {
 
     /// Parses the lists for a function of `size` bytes.
     pub fn read(&self, size: u32) -> ParsedDebugInfo<'a> {
-        let strings = self.strings.index();
+        let strings = self.strings.by_index();
         let mut files = Files::new(&strings);
         let mut found = ParsedDebugInfo::default();
         let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
