@@ -489,7 +489,7 @@ pub struct InsertionPoints<'a> {
 impl InsertionPoints<'_> {
     /// Returns the offset of the record that a record of `time` belongs before, or the end of the records if it is
     /// the latest. Times must not decrease from call to call.
-    pub fn find(&mut self, time: Time) -> u64 {
+    pub fn offset_at(&mut self, time: Time) -> u64 {
         let end = self.marks.data_end;
         if self.marks.latest < time {
             return end;

@@ -98,7 +98,7 @@ fn insert_maps(
             InsertedMap::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
         let (time, _) = own.order();
-        edits.insert(insertion_points.find(time), |out| {
+        edits.insert(insertion_points.offset_at(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
                 synthetic::write_mmap2(out, profile.endian, &mapping, event);
             }
