@@ -61,7 +61,7 @@ impl SourceLines {
                 let owner = used[id.file].found.file.origin().owner;
                 let name = names_and_lines.name(function.name);
                 lines.add_function(*id, &name, recording, &info, addresses, |file| {
-                    files.index(&info, file, owner)
+                    files.index_of(&info, file, owner)
                 });
             }
         }
@@ -205,7 +205,7 @@ struct LineFiles {
 
 impl LineFiles {
     /// Returns the index of a file of debug information, which it gets at the first call; `None` if it has no path.
-    fn index(&mut self, info: &DebugInfo<'_>, file: u32, owner: u32) -> Option<u32> {
+    fn index_of(&mut self, info: &DebugInfo<'_>, file: u32, owner: u32) -> Option<u32> {
         let file = info
             .files
             .get(file as usize)
