@@ -67,7 +67,7 @@ pub enum Timeless {
 impl Alignment {
     /// Chooses the conversion of `runtime`'s times to `profile`'s clock. `marker` is the time at which the file was
     /// mapped, if the profile has that map. Cycle counts are converted even if the user supplies an offset.
-    pub fn find(
+    pub fn choose(
         profile: &ProfileClock,
         runtime: &RuntimeClock,
         marker: Option<Time>,
@@ -101,7 +101,7 @@ impl Alignment {
         }))
     }
 
-    /// Determines the offsets of `files`, each with its index, for which [`Alignment::find`] found only bounds.
+    /// Determines the offsets of `files`, each with its index, for which [`Alignment::choose`] found only bounds.
     /// `windows` must be those of the profile's samples.
     pub fn settle(files: &mut [(FileIndex, &mut Self)], profile: &ProfileClock, windows: &Windows) {
         let mut shifts: Vec<(FileIndex, &mut Shift)> = Vec::new();

@@ -53,7 +53,7 @@ impl<'p> Clocks<'p> {
         };
         match code.events().next() {
             None => Ok(Alignment::Same),
-            Some(_) => Alignment::find(&self.profile, &own_clock, found.marked),
+            Some(_) => Alignment::choose(&self.profile, &own_clock, found.marked),
         }
     }
 

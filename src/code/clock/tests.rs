@@ -39,7 +39,7 @@ fn nothing_is_moved_where_both_are_monotonic() {
         id: Some(1),
         ..PROFILE
     };
-    assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
+    assert_eq!(Alignment::choose(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
 }
 
 /// Drift of the clocks during the recording, in nanoseconds.
@@ -47,7 +47,7 @@ const DRIFT: u64 = 1_000_000;
 
 /// Returns the alignments of files without samples.
 fn settled(profile: &ProfileClock, files: &[(RuntimeClock, Option<Time>)]) -> Vec<Alignment> {
-    let find = |(runtime, marker): &_| Alignment::find(profile, runtime, *marker).unwrap();
+    let find = |(runtime, marker): &_| Alignment::choose(profile, runtime, *marker).unwrap();
     let mut all: Vec<Alignment> = files.iter().map(find).collect();
     let mut numbered: Vec<(FileIndex, &mut Alignment)> = (0..).map(FileIndex).zip(&mut all).collect();
     Alignment::settle(&mut numbered, profile, &Windows::default());
@@ -140,13 +140,13 @@ fn cycle_counts_need_a_conversion_unless_they_are_times() {
         counts_cycles: true,
         ..RUNTIME
     };
-    let found = Alignment::find(&PROFILE, &runtime, MARKER);
+    let found = Alignment::choose(&PROFILE, &runtime, MARKER);
     assert!(matches!(found, Ok(Alignment::AllAt(_, Timeless::Cycles))));
     let runtime = RuntimeClock {
         first: RuntimeTime(1002 * SECOND),
         ..runtime
     };
-    assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
+    assert!(Alignment::choose(&PROFILE, &runtime, MARKER).is_ok());
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn where_one_side_has_no_times_everything_is_there_at_once() {
             RUNTIME,
         ),
     ] {
-        let alignment = Alignment::find(&profile, &runtime, MARKER).unwrap();
+        let alignment = Alignment::choose(&profile, &runtime, MARKER).unwrap();
         assert_eq!(alignment.time(RuntimeTime(5)), MARKER.unwrap());
     }
 }
