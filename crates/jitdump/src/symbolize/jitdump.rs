@@ -129,7 +129,7 @@ impl Jitdump {
         let mut count = 0usize;
         loop {
             let mut events = read.index.read(&file, is_complete);
-            count = count.saturating_add(read.apply(&mut events.loads, &mut events.moves));
+            count = count.saturating_add(read.put_new_code(&mut events.loads, &mut events.moves));
             if !events.has_more {
                 return Ok(count);
             }
@@ -245,7 +245,7 @@ struct MovedFunction {
 
 impl Read {
     /// Puts new code at its addresses, in the order of time. Returns the number of functions that were loaded or moved.
-    fn apply(&mut self, loads: &mut [(u64, CodeEvent)], moves: &mut [Move]) -> usize {
+    fn put_new_code(&mut self, loads: &mut [(u64, CodeEvent)], moves: &mut [Move]) -> usize {
         loads.sort_by_key(|(offset, load)| (load.time, *offset));
         moves.sort_by_key(|moved| (moved.time, moved.offset));
         let mut moves = moves.iter().peekable();
