@@ -285,11 +285,11 @@ impl<'a> Rewrite<'a> {
         let mut copy = |stream: &mut Stream<'_, '_, W>, from: u64, until: u64| -> io::Result<()> {
             let mut from = from;
             while let Some(&(at, size)) = auxtrace.next_if(|&&(at, _)| at < until) {
-                stream.copy(from, at)?;
+                stream.copy_records(from, at)?;
                 offsets.push((stream.offset()?, size));
                 from = at;
             }
-            stream.copy(from, until)
+            stream.copy_records(from, until)
         };
         for edit in &self.edits.edits {
             copy(stream, copied, edit.at)?;
@@ -337,7 +337,7 @@ impl<'p, 'o, W: Output + ?Sized> Stream<'p, 'o, W> {
     }
 
     /// Writes whole records of the profile: those from offset `from` to offset `until`.
-    fn copy(&mut self, from: u64, until: u64) -> io::Result<()> {
+    fn copy_records(&mut self, from: u64, until: u64) -> io::Result<()> {
         let Self {
             copier,
             records,
