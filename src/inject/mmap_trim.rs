@@ -218,7 +218,7 @@ impl Cover {
         let mut events = self.events(processes, own);
         events.sort_by_key(MappingChange::order);
         for event in events {
-            self.apply(event);
+            self.apply_change(event);
         }
         let divided = self.divided.into_values();
         self.trimmed.replaced.extend(divided.map(DividedMap::replaced));
@@ -242,7 +242,7 @@ impl Cover {
     }
 
     /// Does what a reader of the new profile does at a change.
-    fn apply(&mut self, event: MappingChange<'_>) {
+    fn apply_change(&mut self, event: MappingChange<'_>) {
         match event {
             MappingChange::Fork(child, parent, _) => self.apply_fork(child, parent),
             MappingChange::Own(own) => {
