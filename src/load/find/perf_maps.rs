@@ -141,7 +141,7 @@ pub fn find(
         folders: RefCell::default(),
         clock: profile.clock_data(),
     };
-    search.run(&mut found);
+    search.choose_maps(&mut found);
     Ok(found)
 }
 
@@ -289,7 +289,7 @@ struct PerfMapSearch<'a> {
 
 impl PerfMapSearch<'_> {
     /// Chooses the perf map of each process.
-    fn run(&self, found: &mut FoundPerfMaps) {
+    fn choose_maps(&self, found: &mut FoundPerfMaps) {
         let spaces = self.profile_index.processes.spaces.iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
