@@ -194,7 +194,7 @@ pub fn group_sizes(
         let records = records_size(mapping);
         match &mut group {
             Some(group) if is_alone && group.can_take(mapping, records, neighbourhood) => {
-                group.take(mapping, records.bytes);
+                group.add(mapping, records.bytes);
             }
             _ => {
                 sizes.extend(group.map(|group| group.functions));
@@ -251,7 +251,8 @@ impl<'a> GroupBuilder<'a> {
             && (gap.size() < ALIGNMENT || neighbourhood.is_without_ground(gap))
     }
 
-    fn take(&mut self, mapping: &CodeMapping, bytes: u64) {
+    /// Adds a function that has records of so many bytes.
+    fn add(&mut self, mapping: &CodeMapping, bytes: u64) {
         self.functions += 1;
         self.end = mapping.range.end;
         self.records.bytes = self.records.bytes.saturating_add(bytes);
