@@ -7,6 +7,7 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
+use crate::perf::Profile;
 use crate::perf::process_records::{
     MAX_THREAD_NAME, ThreadChange, ThreadRecord, started_thread, thread_record,
 };
@@ -61,17 +62,12 @@ fn first_names<'a>(
     first
 }
 
-/// Adds the threads of samples.
-pub fn add(
-    tables: &mut Tables,
-    threads: IndexedTable<ThreadIndex, ThreadKey>,
-    IndexedProfile { profile, index }: &IndexedProfile<'_>,
-) {
-    let time_of = |record: &Record<'_>| profile.attrs.time_of(record, profile.endian).unwrap_or_default();
+/// Returns the starts of threads, in the order of time.
+fn starts_of_threads(IndexedProfile { profile, index }: &IndexedProfile<'_>) -> Vec<Start> {
     let started = |record: Record<'_>| {
         let [thread, starter] = started_thread(&record, profile.endian)?;
         Some(Start {
-            time: time_of(&record),
+            time: time_of(&record, profile),
             thread,
             starter,
         })
@@ -79,10 +75,27 @@ pub fn add(
     let mut starts: Vec<Start> = index.kept.iter(profile.endian).filter_map(started).collect();
     // Buffers of different CPUs follow each other.
     starts.sort_by_key(|start| start.time);
-    let needed = needed_threads(&threads, &starts);
-    starts.retain(|start| needed.contains(&start.thread));
-    let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
-    let mut truncated = 0u64;
+    starts
+}
+
+fn time_of(record: &Record<'_>, profile: &Profile<'_>) -> Time {
+    profile.attrs.time_of(record, profile.endian).unwrap_or_default()
+}
+
+/// Names of threads in records.
+#[derive(Default)]
+struct RecordedNames<'a> {
+    of_threads: HashMap<(Pid, Tid), Names<'a>>,
+    /// Number of names that are too long, and cut.
+    cut: u64,
+}
+
+/// Returns the names of processes, and of other threads that are `needed`.
+fn recorded_names<'p>(
+    IndexedProfile { profile, index }: &'p IndexedProfile<'_>,
+    needed: &HashSet<(Pid, Tid)>,
+) -> RecordedNames<'p> {
+    let mut names = RecordedNames::default();
     for record in index.kept.iter(profile.endian) {
         let Some(ThreadRecord {
             pid,
@@ -99,18 +112,29 @@ pub fn add(
         // All threads of a process may have its name.
         let kept = name.get(..MAX_THREAD_NAME).unwrap_or(name);
         if kept.len() < name.len() {
-            truncated = truncated.saturating_add(1);
+            names.cut = names.cut.saturating_add(1);
         }
-        names
-            .entry((pid, tid))
-            .or_default()
-            .push((time_of(&record), kept));
+        let of_thread = names.of_threads.entry((pid, tid)).or_default();
+        of_thread.push((time_of(&record, profile), kept));
     }
-    for of_thread in names.values_mut() {
+    for of_thread in names.of_threads.values_mut() {
         of_thread.sort_by_key(|&(time, _)| time);
         of_thread.dedup_by_key(|&mut (_, name)| name);
     }
-    let cut = (truncated > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(truncated));
+    names
+}
+
+/// Adds the threads of samples.
+pub fn add(tables: &mut Tables, threads: IndexedTable<ThreadIndex, ThreadKey>, indexed: &IndexedProfile<'_>) {
+    let processes = &indexed.index.processes;
+    let mut starts = starts_of_threads(indexed);
+    let needed = needed_threads(&threads, &starts);
+    starts.retain(|start| needed.contains(&start.thread));
+    let RecordedNames {
+        of_threads: names,
+        cut,
+    } = recorded_names(indexed, &needed);
+    let cut = (cut > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(cut));
     tables.diagnostics.extend(cut);
     let first_names = first_names(&starts, &names);
     let of = |pid: Option<Pid>, tid: Option<Tid>| {
@@ -123,8 +147,8 @@ pub fn add(
         let own = pid.and_then(|pid| of_process(pid).last()).map(|&(_, name)| name);
         let given = || first_names.get(&(pid?, Tid(pid?.0))).copied();
         let process = own.or_else(given).or_else(|| {
-            let (_, space) = index.processes.spaces_of(pid?).next()?;
-            let mut starters = index.processes.starters(space.pid).map(of_process);
+            let (_, space) = processes.spaces_of(pid?).next()?;
+            let mut starters = processes.starters(space.pid).map(of_process);
             let names = starters.find(|names| !names.is_empty())?;
             let then = names.iter().rfind(|(time, _)| *time <= space.since);
             then.or(names.first()).map(|&(_, name)| name)
