@@ -52,35 +52,7 @@ pub fn read<'a>(
     if traces.binary.is_none() {
         traces.diagnostics.push(Diagnostic::new(Issue::XrayNoBinary));
     }
-    let nobody = Processes::default();
-    let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
-    let traced = &mut traces.processes;
-    let mut without_base = 0u64;
-    for (file, trace) in files.iter().zip(&traces.all) {
-        for (thread, found) in trace.index.threads().zip(&trace.threads) {
-            let Some(TracedThread {
-                thread: SyntheticThread { pid, .. },
-                ..
-            }) = *found
-            else {
-                continue;
-            };
-            let process = traced.entry(pid).or_insert_with(|| {
-                let base = match recorded {
-                    Some(_) => base_of(pid, &bases, processes),
-                    None => binary.map(InstrumentedBinary::default_base),
-                };
-                without_base = without_base.saturating_add(base.is_none().into());
-                TracedProcess::new(file, pid, binary, base, processes)
-            });
-            let first = thread
-                .buffers
-                .iter()
-                .map(|buffer| trace.clock.clock.time(buffer.tick));
-            let first = first.min().unwrap_or_default().0.saturating_sub(1);
-            process.since = process.since.min(Time(first));
-        }
-    }
+    let without_base = traces.add_processes(files, &bases, recorded);
     if let Some(binary) = binary.filter(|_| !bases.is_empty() && without_base > 0) {
         let without = Diagnostic::new(Issue::XrayProcessesWithoutBinary).in_file(binary.file.path());
         traces.diagnostics.push(without.times(without_base));
@@ -89,6 +61,46 @@ pub fn read<'a>(
 }
 
 impl<'a> Traces<'a> {
+    /// Adds the processes of the traces of `files`, which start with their first record. Returns the number of those in which the
+    /// binary has no load bias.
+    fn add_processes(
+        &mut self,
+        files: &'a [Arc<InputFile>],
+        bases: &HashMap<Pid, LoadBias>,
+        recorded: Option<&IndexedProfile<'_>>,
+    ) -> u64 {
+        let nobody = Processes::default();
+        let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
+        let binary = self.binary;
+        let mut without_base = 0u64;
+        for (file, trace) in files.iter().zip(&self.all) {
+            for (thread, found) in trace.index.threads().zip(&trace.threads) {
+                let Some(TracedThread {
+                    thread: SyntheticThread { pid, .. },
+                    ..
+                }) = *found
+                else {
+                    continue;
+                };
+                let process = self.processes.entry(pid).or_insert_with(|| {
+                    let base = match recorded {
+                        Some(_) => base_of(pid, bases, processes),
+                        None => binary.map(InstrumentedBinary::default_base),
+                    };
+                    without_base = without_base.saturating_add(base.is_none().into());
+                    TracedProcess::new(file, pid, binary, base, processes)
+                });
+                let first = thread
+                    .buffers
+                    .iter()
+                    .map(|buffer| trace.clock.clock.time(buffer.tick));
+                let first = first.min().unwrap_or_default().0.saturating_sub(1);
+                process.since = process.since.min(Time(first));
+            }
+        }
+        without_base
+    }
+
     /// Reads a trace and adds its threads. `known` are the threads of the profile, which decide on processes.
     fn add_trace(
         &mut self,
