@@ -122,6 +122,17 @@ pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Re
     })
 }
 
+/// Removes the rows that match by none of name, path, module and files of lines.
+fn retain_matching(rows: &mut Vec<RankedRow>, tables: &Tables, filter: &Regex) {
+    let matches = |text: Option<&str>| text.is_some_and(|text| filter.is_match(text));
+    let in_files = functions_in_files(tables, filter);
+    let has_lines = |row: &RankedRow| row.functions.iter().any(|function| in_files.contains(function));
+    rows.retain(|row| {
+        let texts = [row.path(tables), row.module.as_deref()];
+        filter.is_match(&row.name(tables)) || texts.into_iter().any(matches) || has_lines(row)
+    });
+}
+
 /// Returns the functions with lines in files that match: most runtimes log no declarations.
 fn functions_in_files(tables: &Tables, filter: &Regex) -> BTreeSet<NamedFunctionIndex> {
     let files = tables.files.map(|file| filter.is_match(&file.path));
@@ -157,14 +168,7 @@ impl Report {
         };
         let Ranking { all, kinds, mut rows } = Ranking::of(tables, counts, event, by);
         if let Some(filter) = &options.filter {
-            let matches = |text: Option<&str>| text.is_some_and(|text| filter.is_match(text));
-            let in_files = functions_in_files(tables, filter);
-            let has_lines =
-                |row: &RankedRow| row.functions.iter().any(|function| in_files.contains(function));
-            rows.retain(|row| {
-                let texts = [row.path(tables), row.module.as_deref()];
-                filter.is_match(&row.name(tables)) || texts.into_iter().any(matches) || has_lines(row)
-            });
+            retain_matching(&mut rows, tables, filter);
         }
         let mut faults = Tally::default();
         let function = options.function.as_ref().map(|name| {
