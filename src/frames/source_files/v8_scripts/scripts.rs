@@ -32,6 +32,43 @@ const ROOM: OpenFileRoom = OpenFileRoom {
 /// Number of scripts that are open at a time: programs have thousands, and users may often open only 1024 files.
 const OPEN_AT_ONCE: usize = 8;
 
+/// Scripts that functions name.
+#[derive(Default)]
+struct NamedScripts<'k> {
+    /// Their paths, in the order in which they are named first.
+    paths: Vec<&'k [u8]>,
+    by_path: HashMap<&'k [u8], NamedScript>,
+}
+
+/// A script that functions name.
+#[derive(Default)]
+struct NamedScript {
+    /// Where they start.
+    starts: Vec<TextPosition>,
+    namers: NamingUsers,
+}
+
+impl<'k> NamedScripts<'k> {
+    /// Collects the scripts of functions, each with the owner of the files that name them.
+    fn of(all: impl Iterator<Item = (u32, &'k KnownFunctions<'k>)>) -> Self {
+        let mut named = Self::default();
+        for (owner, functions) in all {
+            let is_other = !is_trusted(owner);
+            for function in functions.all() {
+                let script = named.by_path.entry(function.path).or_insert_with(|| {
+                    named.paths.push(function.path);
+                    NamedScript::default()
+                });
+                script.starts.push(function.start);
+                if is_other {
+                    script.namers.add(owner);
+                }
+            }
+        }
+        named
+    }
+}
+
 /// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
 #[derive(Debug, Default)]
 pub struct ScriptFiles {
@@ -78,29 +115,15 @@ impl ScriptFiles {
         all: impl Iterator<Item = (u32, &'k KnownFunctions<'k>)>,
         files: &SourceFiles<'_>,
     ) -> Self {
-        let mut named: HashMap<&[u8], (Vec<TextPosition>, NamingUsers)> = HashMap::default();
-        let mut paths = Vec::new();
-        for (owner, functions) in all {
-            let is_other = !is_trusted(owner);
-            for function in functions.all() {
-                let (starts, namers) = named.entry(function.path).or_insert_with(|| {
-                    paths.push(function.path);
-                    Default::default()
-                });
-                starts.push(function.start);
-                if is_other {
-                    namers.add(owner);
-                }
-            }
-        }
+        let named = NamedScripts::of(all);
         let mut room = ROOM;
         let (mut private, mut left_out) = (0u64, 0u64);
         let mut others = Vec::new();
         let mut scripts: HashMap<Vec<u8>, FoundScript> = HashMap::default();
-        for paths in paths.chunks(OPEN_AT_ONCE) {
+        for paths in named.paths.chunks(OPEN_AT_ONCE) {
             let mut jobs = Vec::new();
             for &path in paths {
-                let Some((_, namers)) = named.get(path) else {
+                let Some(NamedScript { namers, .. }) = named.by_path.get(path) else {
                     continue;
                 };
                 let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
@@ -116,7 +139,7 @@ impl ScriptFiles {
             }
             let read = threads::map(&jobs, |(path, file)| {
                 let file = file.lock().ok()?.take()?;
-                let (starts, namers) = named.get(path)?;
+                let NamedScript { starts, namers } = named.by_path.get(path)?;
                 let (found, script) = scan(file, starts)?;
                 Some(FoundScript {
                     script,
