@@ -45,8 +45,18 @@ pub struct MarkerGroup<'a> {
     pub identity: MarkedFile<'a>,
     /// Indices of the markers.
     pub markers: Vec<usize>,
-    /// The file, or why it is missing; `None` until this is decided.
-    pub chosen: Option<Result<Arc<PagedFile>, Diagnostic>>,
+    /// The file.
+    pub choice: Choice,
+}
+
+/// The file of a group of markers.
+pub enum Choice {
+    /// It is not decided yet.
+    Open,
+    /// This one was chosen.
+    File(Arc<PagedFile>),
+    /// It is missing, for this reason.
+    Missing(Diagnostic),
 }
 
 /// Assigned contents of files, with the identity and the process of the first marker of each.

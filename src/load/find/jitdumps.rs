@@ -35,7 +35,7 @@ use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{CandidateDump, DumpFilter, UserFile, UserFiles};
-use crate::load::find::claims::{Claims, MarkedFile, MarkerGroup, MatchCandidate};
+use crate::load::find::claims::{Choice, Claims, MarkedFile, MarkerGroup, MatchCandidate};
 use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::mapped::MappingTimes;
@@ -164,7 +164,7 @@ impl<'a> JitdumpSearch<'a> {
         for group in &mut groups {
             if let Some(candidate) = self.certain(group) {
                 claims.add(&candidate.file, group);
-                group.chosen = Some(Ok(candidate.file));
+                group.choice = Choice::File(candidate.file);
             }
         }
         self.choose(&mut groups, &mut claims);
@@ -189,8 +189,8 @@ impl<'a> JitdumpSearch<'a> {
     /// Adds the file that was chosen for a group of markers, or reports why there is none.
     fn add_chosen(&self, found: &mut FoundDumps, group: MarkerGroup<'_>) {
         let marker = group.first;
-        match group.chosen {
-            Some(Ok(file)) => {
+        match group.choice {
+            Choice::File(file) => {
                 let is_open = !self.open_in_process(marker.pid, &group.identity).is_empty();
                 if is_open {
                     found.diagnostics.push(still_written(marker, file.path()));
@@ -203,11 +203,11 @@ impl<'a> JitdumpSearch<'a> {
                 }
                 found.add(file, marker, &group.markers);
             }
-            Some(Err(reason)) => {
+            Choice::Missing(reason) => {
                 let missing = reason.in_file_called(printable(&marker.path));
                 found.missing.push((marker.pid, missing.with("pid", marker.pid)));
             }
-            None => {}
+            Choice::Open => {}
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> JitdumpSearch<'a> {
                     first: marker,
                     identity,
                     markers: vec![index],
-                    chosen: None,
+                    choice: Choice::Open,
                 }),
             }
         }
@@ -311,9 +311,9 @@ impl<'a> JitdumpSearch<'a> {
         let mut pairs = Vec::new();
         let mut rejected_files: Vec<Tried> = Vec::new();
         for (at, group) in groups.iter().enumerate() {
-            let files = match group.chosen {
-                None => self.pairs(group, at, &mut pairs),
-                Some(_) => Tried::new(),
+            let files = match group.choice {
+                Choice::Open => self.pairs(group, at, &mut pairs),
+                Choice::File(_) | Choice::Missing(_) => Tried::new(),
             };
             rejected_files.push(files);
         }
@@ -324,26 +324,26 @@ impl<'a> JitdumpSearch<'a> {
             else {
                 continue;
             };
-            if group.chosen.is_some() {
+            if !matches!(group.choice, Choice::Open) {
                 continue;
             }
             match claims.check(&pair.file, group) {
                 Ok(()) => {
                     claims.add(&pair.file, group);
-                    group.chosen = Some(Ok(pair.file));
+                    group.choice = Choice::File(pair.file);
                 }
                 Err(reason) => rejected_files.push((pair.file.path().to_owned(), reason)),
             }
         }
         for (group, rejected_files) in groups.iter_mut().zip(rejected_files) {
-            if group.chosen.is_none() {
+            if matches!(group.choice, Choice::Open) {
                 let missing = self.reject(rejected_files);
                 let is_gone = missing.issue == Issue::DumpNotFound && self.has_other_mounts(group);
-                group.chosen = Some(Err(if is_gone {
+                group.choice = Choice::Missing(if is_gone {
                     missing.with_remedy(COPY_OUT_OF_MOUNTS)
                 } else {
                     missing
-                }));
+                });
             }
         }
     }

@@ -9,7 +9,7 @@ use super::JitdumpSearch;
 use crate::code::clock::apply_offset;
 use crate::collections::hash::HashSet;
 use crate::files::PagedFile;
-use crate::load::find::claims::MarkerGroup;
+use crate::load::find::claims::{Choice, MarkerGroup};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -19,7 +19,7 @@ impl JitdumpSearch<'_> {
     pub(super) fn reject_overwritten(&self, groups: &mut [MarkerGroup<'_>]) {
         let mut by_file: BTreeMap<(u64, u64), Vec<&mut MarkerGroup<'_>>> = BTreeMap::new();
         for group in groups {
-            if let Some(Ok(file)) = &group.chosen {
+            if let Choice::File(file) = &group.choice {
                 by_file.entry(file.file_id()).or_default().push(group);
             }
         }
@@ -31,12 +31,12 @@ impl JitdumpSearch<'_> {
             };
             let writer = writer.first.pid;
             for group in &mut sharing {
-                if let Some(Ok(file)) = &group.chosen
+                if let Choice::File(file) = &group.choice
                     && group.first.pid != writer
                     && is_ended(group)
                 {
                     let other = Diagnostic::new(Issue::UsedForOtherProcess).with("pid", writer);
-                    group.chosen = Some(Err(self.reject(vec![(file.path().to_owned(), other)])));
+                    group.choice = Choice::Missing(self.reject(vec![(file.path().to_owned(), other)]));
                 }
             }
         }
@@ -52,7 +52,10 @@ impl JitdumpSearch<'_> {
     /// Returns the time of the first record of the groups' file; `None` without a known clock.
     fn first_record_time(&self, sharing: &[&mut MarkerGroup<'_>]) -> Option<Time> {
         let offset = self.clock_offset?;
-        let file: &PagedFile = sharing.first()?.chosen.as_ref()?.as_ref().ok()?;
+        let Choice::File(file) = &sharing.first()?.choice else {
+            return None;
+        };
+        let file: &PagedFile = file;
         let header = Header::read(file).ok().filter(|header| !header.counts_cycles())?;
         Some(apply_offset(first_time(file, &header)?, offset.into()))
     }
