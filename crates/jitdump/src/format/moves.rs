@@ -57,10 +57,20 @@ impl Move {
     }
 }
 
-/// Merges loads, which must be sorted by time and offset, with moves. Loads have the offset of their record before them,
-/// and its `code_index` after them. `range` returns the addresses at which a function was loaded.
+/// A LOAD record, as an event.
+pub(super) struct LoadEvent {
+    /// Offset of the record in the file, in bytes.
+    pub offset: u64,
+    /// The load.
+    pub event: CodeEvent,
+    /// The `code_index` in the record.
+    pub code_index: u64,
+}
+
+/// Merges loads, which must be sorted by time and offset, with moves. `range` returns the addresses at which a function was
+/// loaded.
 pub(super) fn merge_events(
-    loads: impl Iterator<Item = (u64, CodeEvent, u64)>,
+    loads: impl Iterator<Item = LoadEvent>,
     mut moves: Vec<Move>,
     range: impl Fn(u32) -> Option<AddressRange>,
     faults: &mut Tally<Fault>,
@@ -70,18 +80,17 @@ pub(super) fn merge_events(
     let mut addresses = CodeAddresses::default();
     let mut loads = loads.peekable();
     for moved in &moves {
-        let is_before =
-            |(offset, load, _): &(u64, CodeEvent, u64)| (load.time, *offset) < (moved.time, moved.offset);
-        while let Some((_, load, code_index)) = loads.next_if(is_before) {
-            addresses.add_load(&load, code_index, &range);
-            events.push(load);
+        let is_before = |load: &LoadEvent| (load.event.time, load.offset) < (moved.time, moved.offset);
+        while let Some(load) = loads.next_if(is_before) {
+            addresses.add_load(&load.event, load.code_index, &range);
+            events.push(load.event);
         }
         match addresses.apply_move(moved, &range) {
             Some(event) => events.push(event),
             None => faults.add(Fault::BadMove, moved.offset),
         }
     }
-    events.extend(loads.map(|(_, load, _)| load));
+    events.extend(loads.map(|load| load.event));
     events
 }
 

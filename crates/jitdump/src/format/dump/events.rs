@@ -4,7 +4,7 @@ use crate::collections::tally::Tally;
 use crate::event::CodeEvent;
 use crate::fault::Fault;
 use crate::format::dump::function_table::FunctionTable;
-use crate::format::moves::{Move, merge_events};
+use crate::format::moves::{LoadEvent, Move, merge_events};
 
 /// The order of loads and moves. Loads are in the table of functions.
 #[derive(Clone, Debug)]
@@ -41,7 +41,11 @@ impl EventOrder {
         let loads = loads.into_iter().filter_map(|function| {
             let load = functions.load_event(function)?;
             let code_index = *code_indices.get(usize::try_from(function).ok()?)?;
-            Some((functions.load(function)?.offset, load, code_index))
+            Some(LoadEvent {
+                offset: functions.load(function)?.offset,
+                event: load,
+                code_index,
+            })
         });
         let range = |function| functions.range(function);
         Self::WithMoves(merge_events(loads, moves, range, faults))
