@@ -8,11 +8,19 @@ use jitdump::RuntimeTime;
 use crate::collections::hash::HashMap;
 use crate::traces::mono::format::event::{LogEventKind, Metadata, Method, Pointer, Stage, TypeReference};
 
+/// A value of an ID from a time on.
+#[derive(Clone, Copy, Debug)]
+struct Definition<T> {
+    id: u64,
+    time: RuntimeTime,
+    value: T,
+}
+
 /// Values of IDs, each valid from a time on.
 #[derive(Clone, Debug, Default)]
 struct Definitions<T> {
     /// All definitions, sorted by ID and time after `finish`.
-    all: Vec<(u64, RuntimeTime, T)>,
+    all: Vec<Definition<T>>,
     /// Index of the last definition of each ID; used only before `finish`.
     last: HashMap<u64, usize>,
 }
@@ -21,17 +29,18 @@ impl<T: Copy + PartialEq> Definitions<T> {
     /// Adds a definition, unless it repeats the last one of its ID.
     fn add(&mut self, id: u64, time: RuntimeTime, value: T) {
         let last = self.last.get(&id).and_then(|&at| self.all.get(at));
-        if last.is_some_and(|(_, _, known)| *known == value) {
+        if last.is_some_and(|last| last.value == value) {
             return;
         }
         self.last.insert(id, self.all.len());
-        self.all.push((id, time, value));
+        self.all.push(Definition { id, time, value });
     }
 
     /// Sorts the definitions; called after the last one has been added.
     fn finish(&mut self) {
         self.last = HashMap::default();
-        self.all.sort_by_key(|&(id, time, _)| (id, time));
+        self.all
+            .sort_by_key(|definition| (definition.id, definition.time));
         self.all.shrink_to_fit();
     }
 
@@ -40,13 +49,13 @@ impl<T: Copy + PartialEq> Definitions<T> {
     fn at(&self, id: u64, time: RuntimeTime) -> Option<T> {
         let next = self
             .all
-            .partition_point(|&(other, at, _)| (other, at) <= (id, time));
-        let definition = |at: usize| self.all.get(at).filter(|(other, _, _)| *other == id);
+            .partition_point(|definition| (definition.id, definition.time) <= (id, time));
+        let definition = |at: usize| self.all.get(at).filter(|definition| definition.id == id);
         let found = next
             .checked_sub(1)
             .and_then(definition)
             .or_else(|| definition(next));
-        found.map(|&(_, _, value)| value)
+        found.map(|definition| definition.value)
     }
 }
 
