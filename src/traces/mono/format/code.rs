@@ -106,9 +106,18 @@ pub(super) struct CodeCollector<'a> {
     infos: Vec<CodeInfo<'a>>,
     /// Address and time of the last code buffer of each thread for a method, until the thread's next call.
     last_buffers: HashMap<ThreadId, (Address, RuntimeTime)>,
-    /// Methods that were entered right after that, with the address and time of the code buffer.
-    entered_after: Vec<(Method, Address, RuntimeTime)>,
+    /// Methods that were entered right after that.
+    entered_after: Vec<EnteredMethod>,
     first_entries: FirstEntries,
+}
+
+/// A method that was entered right after a code buffer.
+#[derive(Clone, Copy, Debug)]
+struct EnteredMethod {
+    method: Method,
+    /// Address and time of the code buffer.
+    start: Address,
+    compiled: RuntimeTime,
 }
 
 /// Times of the first entries of methods. Buffers of different threads are not in time order.
@@ -204,7 +213,11 @@ impl<'a> CodeCollector<'a> {
             && let Some((start, time)) = self.last_buffers.remove(&thread)
             && call.is_enter
         {
-            self.entered_after.push((call.method, start, time));
+            self.entered_after.push(EnteredMethod {
+                method: call.method,
+                start,
+                compiled: time,
+            });
         }
     }
 
@@ -231,11 +244,11 @@ impl<'a> CodeCollector<'a> {
                 trampoline: info.trampoline,
             });
         }
-        let entered_first = self.entered_after.iter().filter(|&&(method, _, compiled)| {
-            let first = self.first_entries.all.get(&method);
-            first.is_some_and(|&first| first >= compiled)
+        let entered_first = self.entered_after.iter().filter(|entered| {
+            let first = self.first_entries.all.get(&entered.method);
+            first.is_some_and(|&first| first >= entered.compiled)
         });
-        let entered_first = entered_first.map(|&(method, start, _)| (method, start));
+        let entered_first = entered_first.map(|entered| (entered.method, entered.start));
         name_by_calls(&mut functions, entered_first, names);
         for function in &mut functions {
             let mut seen = HashSet::default();
