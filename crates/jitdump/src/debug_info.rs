@@ -447,10 +447,18 @@ impl DebugInfo<'_> {
     }
 }
 
+/// A range of a call.
+struct CallRange {
+    range: Range<u32>,
+    depth: u32,
+    /// Index of the call.
+    call: usize,
+}
+
 /// The innermost call at ascending offsets.
 struct Innermost {
-    /// Ranges of calls with their depth and the index of the call, by start, outermost first; the next one is last.
-    ranges: Vec<(Range<u32>, u32, usize)>,
+    /// Ranges of calls by start, outermost first; the next one is last.
+    ranges: Vec<CallRange>,
     /// Ends of the ranges that contain the offset, with the indices of their calls, outermost first.
     open: Vec<(u32, usize)>,
     /// The last row in each call, and at the end that in the function itself.
@@ -461,9 +469,13 @@ impl Innermost {
     fn of(calls: &[InlinedCall]) -> Self {
         let mut ranges = Vec::new();
         for (at, call) in calls.iter().enumerate() {
-            ranges.extend(call.ranges.iter().map(|range| (range.clone(), call.depth, at)));
+            ranges.extend(call.ranges.iter().map(|range| CallRange {
+                range: range.clone(),
+                depth: call.depth,
+                call: at,
+            }));
         }
-        ranges.sort_unstable_by_key(|(range, depth, _)| std::cmp::Reverse((range.start, *depth)));
+        ranges.sort_unstable_by_key(|one: &CallRange| std::cmp::Reverse((one.range.start, one.depth)));
         Self {
             ranges,
             open: Vec::new(),
@@ -472,7 +484,8 @@ impl Innermost {
     }
 
     fn go_to(&mut self, offset: u32) {
-        while let Some((range, _, call)) = self.ranges.pop_if(|(range, ..)| range.start <= offset) {
+        while let Some(CallRange { range, call, .. }) = self.ranges.pop_if(|next| next.range.start <= offset)
+        {
             // An inner range ends where an outer one does, or before.
             while self.open.pop_if(|(end, _)| *end <= range.start).is_some() {}
             self.open.push((range.end, call));
