@@ -72,6 +72,22 @@ fn file_name(diagnostic: &Diagnostic) -> Option<Vec<u8>> {
     Some(base_name(file.as_bytes()).to_vec())
 }
 
+/// Returns the runtime that a diagnostic names.
+fn runtime_of(diagnostic: &Diagnostic) -> Option<&'static Description> {
+    let name = diagnostic.field("runtime")?;
+    Description::all().find(|runtime| runtime.name == name)
+}
+
+/// Returns the runtime that a diagnostic advises to enable; `None` for other diagnostics.
+fn runtime_to_enable(diagnostic: &Diagnostic) -> Option<&'static Description> {
+    runtime_of(diagnostic).filter(|_| diagnostic.issue == Issue::EnableRuntime)
+}
+
+/// Whether a diagnostic says that a version is too old to log its code.
+fn is_too_old(diagnostic: &Diagnostic) -> bool {
+    diagnostic.field("how") == Some(PYTHON_TOO_OLD)
+}
+
 impl Plan {
     /// Returns the option that makes the recording set the variables of a runtime, too, if it does not.
     fn missing_option(&self, runtime: &Description) -> Option<String> {
@@ -111,10 +127,27 @@ impl Plan {
         samples: &SampleSummary,
         seen: &Seen,
     ) -> Vec<Diagnostic> {
-        let runtime_of = |diagnostic: &Diagnostic| {
-            let name = diagnostic.field("runtime")?;
-            Description::all().find(|runtime| runtime.name == name)
+        let told = self.told_runtimes(samples, seen);
+        let is_told =
+            |it: &Diagnostic| runtime_to_enable(it).is_some_and(|runtime| told.contains(&runtime.runtime));
+        let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
+        let helps = |it: &Diagnostic| {
+            runtime_to_enable(it).is_some_and(|runtime| !self.is_set(runtime, seen)) && !is_too_old(it)
         };
+        let is_advised = diagnostics.iter().any(|it| runtime_to_enable(it).is_some());
+        let is_helpful = left.iter().any(|it| helps(it));
+        // They announce options to record with.
+        let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
+        let useful = left
+            .into_iter()
+            .filter(|it| !(is_advised && !is_helpful && announces(it.issue)));
+        let renamed = useful.map(|diagnostic| self.with_advice_here(diagnostic, seen));
+        with_cut_ends(renamed.collect(), samples)
+    }
+
+    /// Returns the runtimes of which nothing more is to be said: what there is was printed during the recording or before it,
+    /// or their compilers stayed off.
+    fn told_runtimes(&self, samples: &SampleSummary, seen: &Seen) -> BTreeSet<Runtime> {
         let mut told = seen.warned.clone();
         let attached = self.diagnostics.iter();
         let attached = attached.filter(|diagnostic| diagnostic.issue == Issue::StartedWithoutLog);
@@ -122,37 +155,26 @@ impl Plan {
         if samples.jit == 0 {
             told.extend([Runtime::Php, Runtime::Ruby]);
         }
-        let advice = |diagnostic: &Diagnostic| {
-            let is_advice = diagnostic.issue == Issue::EnableRuntime;
-            runtime_of(diagnostic).filter(|_| is_advice)
-        };
-        let is_told =
-            |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
-        let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
-        let is_too_old = |it: &Diagnostic| it.field("how") == Some(PYTHON_TOO_OLD);
-        let is_set =
-            |runtime: &Description| self.has_set_options(runtime) && self.may_have_started(runtime, seen);
-        let helps = |it: &Diagnostic| {
-            let can_be_set = |runtime: &Description| !is_set(runtime);
-            advice(it).is_some_and(can_be_set) && !is_too_old(it)
-        };
-        let is_advised = diagnostics.iter().any(|it| advice(it).is_some());
-        let is_helpful = left.iter().any(|it| helps(it));
-        // They announce options to record with.
-        let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
-        let useful = left
-            .into_iter()
-            .filter(|it| !(is_advised && !is_helpful && announces(it.issue)));
+        told
+    }
+
+    /// Whether the options of a runtime were set, and it may have been started.
+    fn is_set(&self, runtime: &Description, seen: &Seen) -> bool {
+        self.has_set_options(runtime) && self.may_have_started(runtime, seen)
+    }
+
+    /// Returns a diagnostic with advice that helps here.
+    fn with_advice_here(&self, diagnostic: &Diagnostic, seen: &Seen) -> Diagnostic {
         let named =
             |runtime: &Description| Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-        let renamed = useful.map(|diagnostic| match advice(diagnostic) {
+        match runtime_to_enable(diagnostic) {
             Some(_) if is_too_old(diagnostic) => diagnostic.clone(),
             Some(runtime)
                 if self.may_have_started(runtime, seen) && self.missing_option(runtime).is_some() =>
             {
                 self.with_advice(named(runtime), runtime)
             }
-            Some(runtime) if is_set(runtime) => {
+            Some(runtime) if self.is_set(runtime, seen) => {
                 let also = match runtime.runtime {
                     Runtime::Node => OR_NOT_WRITABLE,
                     _ => "",
@@ -174,8 +196,7 @@ impl Plan {
                 }
             },
             _ => diagnostic.clone(),
-        });
-        with_cut_ends(renamed.collect(), samples)
+        }
     }
 
     /// Returns diagnostics with what to do about jitdumps without an end if a signal has ended the program.
