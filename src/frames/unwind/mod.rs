@@ -76,20 +76,11 @@ pub fn unwind<'a>(
     mut recording: Recording<'a>,
     progress: &mut dyn Progress,
 ) -> Result<(Recording<'a>, Unwound), Diagnostic> {
-    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
-    let mut attrs = profile.attrs.all().iter();
-    if !attrs.any(|attr| attr.copies_stacks()) {
-        let nothing = (!is_optional).then(|| Diagnostic::new(Issue::NoStacksToUnwind));
-        return Ok((recording, Unwound::nothing(nothing)));
-    }
-    let Some(target) = Target::of(recording.machine()) else {
-        let machine = Diagnostic::new(Issue::MachineNotUnwound);
-        return Ok((recording, Unwound::nothing(Some(machine))));
+    let target = match target_of(&recording, is_optional) {
+        Ok(target) => target,
+        Err(why) => return Ok((recording, Unwound::nothing(why))),
     };
-    if !profile.attrs.has_times() {
-        let times = Diagnostic::new(Issue::StacksWithoutTimes);
-        return Ok((recording, Unwound::nothing(Some(times))));
-    }
+    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
     let modules = Modules::new(&recording.profile, &[], |_| true);
@@ -133,6 +124,22 @@ pub fn unwind<'a>(
         marker::dump_path,
     );
     Ok((recording, unwound))
+}
+
+/// Returns the machine whose stacks are to be unwound. If they cannot be, fails with what to report, if anything.
+fn target_of(recording: &Recording<'_>, is_optional: bool) -> Result<Target, Option<Diagnostic>> {
+    let attrs = &recording.profile.profile.attrs;
+    if !attrs.all().iter().any(|attr| attr.copies_stacks()) {
+        return Err((!is_optional).then(|| Diagnostic::new(Issue::NoStacksToUnwind)));
+    }
+    let Some(target) = Target::of(recording.machine()) else {
+        return Err(Some(Diagnostic::new(Issue::MachineNotUnwound)));
+    };
+    if attrs.has_times() {
+        Ok(target)
+    } else {
+        Err(Some(Diagnostic::new(Issue::StacksWithoutTimes)))
+    }
 }
 
 /// Size of stack copies that is enough for most programs, in bytes.
