@@ -43,7 +43,7 @@ impl<'a> Log<'a> {
         &self.header
     }
 
-    /// Iterates over the buffers in file order, which is also time order for each thread.
+    /// Iterates over the buffers in file order. Those of a thread are in the order of time, unless Mono wrote several at once.
     pub fn buffers(&self) -> LogBuffers<'a> {
         LogBuffers {
             file: self.file,
