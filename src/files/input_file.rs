@@ -86,6 +86,7 @@ impl InputFile {
         let bytes = if is_small {
             in_memory().or_else(|_| copy_to_disk(file.file(), len))
         } else {
+            // The disk may be full.
             copy_to_disk(file.file(), len).or_else(|_| in_memory())
         };
         Self::new(bytes?, file.origin().clone(), file.metadata())

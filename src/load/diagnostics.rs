@@ -146,6 +146,7 @@ impl Recording<'_> {
     /// Reports runtimes whose functions are missing from most recorded stacks.
     pub fn missing_in_stacks(&self, samples: &[SpaceSamples]) -> Vec<Diagnostic> {
         if self.profile.profile.attrs.copies_stacks() {
+            // Only unwinding shows what the stacks have.
             Vec::new()
         } else {
             runtimes::missing_in_stacks(&self.profile, samples)

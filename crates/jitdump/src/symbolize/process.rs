@@ -150,6 +150,7 @@ fn open(pid: u32, marker: &MappedFile<'_>) -> io::Result<OpenFile> {
     let file = if marker.is_removed {
         mapped()?
     } else {
+        // The kernel names the file of a process in a chroot by its path outside of that.
         by_path().or_else(|error| mapped().map_err(|_| error))?
     };
     if file.file_id().1 == marker.inode {
