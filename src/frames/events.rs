@@ -38,6 +38,7 @@ fn recorded(profile: &Profile<'_>) -> Vec<EventSummary> {
     let described = profile.feature(feature::EVENT_DESC).into_iter();
     let mut names: Vec<Option<String>> = described
         .flat_map(|content| feature::event_names(content, profile.endian))
+        .take(attrs.len())
         .map(|name| Some(printable(name)))
         .collect();
     if names.len() < attrs.len() {
