@@ -34,8 +34,9 @@ const MAX_RULES: usize = 256 << 10;
 /// Maximum size of an expression in bytes.
 const MAX_EXPRESSION: usize = 256;
 
-/// Maximum number of bytes of entries, with their common parts, that are evaluated for each byte of a section. Compilers' entries
-/// are disjoint, and their common parts have some 20 bytes; an index in a crafted file can lead to one entry a million times.
+/// Maximum number of bytes of common parts that are parsed, and of entries with these that are evaluated, for each byte of a
+/// section. Compilers' entries are disjoint, and their common parts have some 20 bytes; an index in a crafted file can lead to one
+/// entry a million times.
 const EVALUATED_PER_BYTE: usize = 8;
 
 /// Highest register number that is tracked: AArch64's stack pointer.
@@ -327,7 +328,8 @@ impl FrameHeader {
 }
 
 /// Reads the entries of a section with this content up to its end or the first invalid length. Entries that are invalid, or
-/// whose common part is, are left out. Each common part is parsed once. `None` if there is no memory for the entries.
+/// whose common part is or exceeds a limit, are left out. Each common part is parsed once. `None` if there is no memory for the
+/// entries.
 fn scan<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     kind: SectionKind,
@@ -339,6 +341,8 @@ fn scan<'a, S: UnwindSection<Slice<'a>>>(
     const MAX_LENGTH_SIZE: usize = 12;
     type Cie<'a> = CommonInformationEntry<Slice<'a>>;
     let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
+    // In a crafted file, each may be nearly as large as the section: gimli searches them for the end of a string.
+    let mut bytes_of_cies = content.len().saturating_mul(EVALUATED_PER_BYTE);
     let mut found = ScannedEntries::default();
     let mut rest = content;
     loop {
@@ -359,9 +363,12 @@ fn scan<'a, S: UnwindSection<Slice<'a>>>(
         let known = cies.len();
         let entry = entry.parse(|section, bases, offset| {
             let at: usize = UnwindOffset::into(offset);
-            let cie = cies
-                .entry(at)
-                .or_insert_with(|| section.cie_from_offset(bases, offset).ok());
+            let parse = || {
+                let size = size_of_cie(content, at).filter(|&size| size <= MAX_CIE)?;
+                bytes_of_cies = bytes_of_cies.checked_sub(size)?;
+                section.cie_from_offset(bases, offset).ok()
+            };
+            let cie = cies.entry(at).or_insert_with(parse);
             cie.clone().ok_or(gimli::Error::NotCieId(at as u64))
         });
         if cies.len() > known {
@@ -458,10 +465,15 @@ fn sizes<'a, S: UnwindSection<Slice<'a>>>(
     offset: S::Offset,
 ) -> Option<(usize, usize)> {
     let entry = section.partial_fde_from_offset(bases, offset).ok()?;
-    let mut cie = content;
-    cie.skip(UnwindOffset::into(entry.cie_offset())).ok()?;
-    let (cie_size, _) = cie.read_initial_length().ok()?;
+    let cie_size = size_of_cie(content, UnwindOffset::into(entry.cie_offset()))?;
     Some((entry.entry_len(), cie_size))
+}
+
+/// Returns the size of the common part at an offset of a section with this content.
+fn size_of_cie(content: Slice<'_>, offset: usize) -> Option<usize> {
+    let mut cie = content;
+    cie.skip(offset).ok()?;
+    Some(cie.read_initial_length().ok()?.0)
 }
 
 /// Evaluates the rows of an entry. Those of one that fails have taken their room, too.

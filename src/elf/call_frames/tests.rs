@@ -41,6 +41,7 @@ fn entries_have_rules_after_a_common_part_of_up_to_4096_bytes() {
     let has_rules = |cie_size| frames_after(cie_size, &[]).at(Address(START), &room).is_some();
     assert!(has_rules(4096));
     assert!(!has_rules(4097));
+    assert!(frames_after(4097, &[]).is_empty());
 }
 
 #[test]
@@ -85,6 +86,34 @@ fn entries_after_a_common_part_of_an_unknown_version_are_found() {
     assert!(frames.starts().eq([START, START + 0x100].map(Address)));
     let has_rules = |address| frames.at(Address(address), &RuleRoom::default()).is_some();
     assert!(has_rules(START + 0xff) && has_rules(START + 0x1ff));
+}
+
+/// Otherwise, all of them together could have the square of the section's size.
+#[test]
+fn overlapping_common_parts_are_read_up_to_eight_times_the_size_of_a_section() {
+    const COUNT: u32 = 100;
+    let mut bytes = Vec::new();
+    for at in 0..COUNT {
+        bytes.extend(20_u32.to_le_bytes());
+        bytes.extend((COUNT * 24 + at * 13).to_le_bytes());
+        bytes.extend((START + u64::from(at) * 16).to_le_bytes());
+        bytes.extend(16_u64.to_le_bytes());
+    }
+    // Each extends over those after it: version 1, no augmentation.
+    for _ in 0..COUNT {
+        bytes.extend(2000_u32.to_le_bytes());
+        bytes.extend([0xff, 0xff, 0xff, 0xff, 1, 0, 1, 1, 16]);
+    }
+    bytes.resize(bytes.len() + 2000, 0);
+    assert_eq!(bytes.len() * 8 / 2000, 22);
+    let section = FrameSection {
+        kind: SectionKind::DebugFrame,
+        bytes,
+        address: Address(0),
+        text: Address(0),
+    };
+    let found = section.scan(&MemoryRoom::default().file()).unwrap();
+    assert_eq!(found.entries.len(), 22);
 }
 
 /// Returns how many of so many entries of an index stay that all lead to the same one.
