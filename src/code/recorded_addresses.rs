@@ -282,7 +282,11 @@ mod tests {
                     left: None,
                 };
                 all.add(event);
-                if addresses.may_be_in(range(start, size)) { few.add(event) } else { few.add_addresses(&event) }
+                if addresses.may_be_in(range(start, size)) {
+                    few.add(event)
+                } else {
+                    few.add_addresses(&event)
+                }
             }
             let [all, few] = [all, few].map(|code| Timeline::new(&processes, code));
             prop_assert!(few.mappings.len() <= all.mappings.len());

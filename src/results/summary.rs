@@ -466,7 +466,9 @@ impl Unnamed {
                 self.not_in_dump,
                 if self.is_php {
                     "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code"
-                } else { "the jitdump has no function at the address, and no perf map has a symbol there" },
+                } else {
+                    "the jitdump has no function at the address, and no perf map has a symbol there"
+                },
             ),
             (
                 self.dump_unusable,
