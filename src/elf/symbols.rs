@@ -22,6 +22,9 @@ use crate::results::encoded_names::demangled;
 /// What follows the name of a function in that of its linkage stub.
 const STUB: &str = "@plt";
 
+/// Size of a name in bytes up to which it takes no memory while symbols are sorted.
+const LONG_NAME: usize = 4 << 10;
+
 /// Function symbols of an ELF file, and its linkage stubs, by address.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionSymbols {
@@ -224,6 +227,8 @@ fn best_symbols<'a, R: ReadRef<'a>>(
             continue;
         };
         memory.take_one::<FoundSymbol<'_>>()?;
+        // The order may depend on all of each name, and any number of symbols may have the same long one.
+        memory.take(name.len().saturating_sub(LONG_NAME) as u64)?;
         found.push(FoundSymbol {
             address: symbol.address() & !mode_bit,
             preference: Reverse(Preference::of(&symbol, name)),
@@ -469,6 +474,38 @@ mod tests {
         // A symbol without a size ends with its section.
         assert_eq!(at(0x20ff), named("start", 0x20f0));
         assert_eq!(at(0x2100), None);
+    }
+
+    #[test]
+    fn long_names_are_not_compared_any_number_of_times() {
+        use object::{SymbolFlags, SymbolScope, write};
+        let mut file = write::Object::new(
+            object::BinaryFormat::Elf,
+            object::Architecture::X86_64,
+            object::Endianness::Little,
+        );
+        let text = file.section_id(write::StandardSection::Text);
+        file.append_section_data(text, &[0; 16], 4);
+        for _ in 0..1000 {
+            file.add_symbol(write::Symbol {
+                name: vec![b'a'; 60_000],
+                value: 0,
+                size: 16,
+                kind: SymbolKind::Text,
+                scope: SymbolScope::Linkage,
+                weak: false,
+                section: write::SymbolSection::Section(text),
+                flags: SymbolFlags::None,
+            });
+        }
+        let file = file.write().unwrap();
+        // They share it.
+        assert!(file.len() < 200_000);
+        let count = |bytes| {
+            let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::new(bytes).file(), |_| true);
+            symbols.map(|symbols| symbols.count())
+        };
+        assert_eq!([32 << 20, 64 << 20].map(count), [None, Some(1)]);
     }
 
     #[test]
