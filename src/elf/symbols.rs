@@ -476,30 +476,35 @@ mod tests {
         assert_eq!(at(0x2100), None);
     }
 
-    #[test]
-    fn long_names_are_not_compared_any_number_of_times() {
-        use object::{SymbolFlags, SymbolScope, write};
-        let mut file = write::Object::new(
-            object::BinaryFormat::Elf,
-            object::Architecture::X86_64,
-            object::Endianness::Little,
-        );
-        let text = file.section_id(write::StandardSection::Text);
-        file.append_section_data(text, &[0; 16], 4);
-        for _ in 0..1000 {
-            file.add_symbol(write::Symbol {
-                name: vec![b'a'; 60_000],
-                value: 0,
+    /// Returns an object file for a machine with these symbols: the names, and the values of functions of 16 bytes.
+    fn object_file(
+        machine: object::Architecture,
+        symbols: impl IntoIterator<Item = (Vec<u8>, u64)>,
+    ) -> Vec<u8> {
+        use object::write::{Object, StandardSection, Symbol, SymbolSection};
+        let mut file = Object::new(object::BinaryFormat::Elf, machine, Endianness::Little);
+        let text = file.section_id(StandardSection::Text);
+        file.append_section_data(text, &[0; 32], 4);
+        for (name, value) in symbols {
+            file.add_symbol(Symbol {
+                name,
+                value,
                 size: 16,
                 kind: SymbolKind::Text,
-                scope: SymbolScope::Linkage,
+                scope: object::SymbolScope::Linkage,
                 weak: false,
-                section: write::SymbolSection::Section(text),
-                flags: SymbolFlags::None,
+                section: SymbolSection::Section(text),
+                flags: object::SymbolFlags::None,
             });
         }
-        let file = file.write().unwrap();
-        // They share it.
+        file.write().unwrap()
+    }
+
+    #[test]
+    fn long_names_are_not_compared_any_number_of_times() {
+        let symbols = std::iter::repeat_n((vec![b'a'; 60_000], 0), 1000);
+        let file = object_file(object::Architecture::X86_64, symbols);
+        // They share the name.
         assert!(file.len() < 200_000);
         let count = |bytes| {
             let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::new(bytes).file(), |_| true);
@@ -510,27 +515,8 @@ mod tests {
 
     #[test]
     fn addresses_of_thumb_code_are_even() {
-        use object::{SymbolFlags, SymbolScope, write};
-        let mut file = write::Object::new(
-            object::BinaryFormat::Elf,
-            object::Architecture::Arm,
-            object::Endianness::Little,
-        );
-        let text = file.section_id(write::StandardSection::Text);
-        file.append_section_data(text, &[0; 32], 4);
-        for (name, value) in [("before", 1), ("leaf", 17)] {
-            file.add_symbol(write::Symbol {
-                name: name.into(),
-                value,
-                size: 16,
-                kind: SymbolKind::Text,
-                scope: SymbolScope::Linkage,
-                weak: false,
-                section: write::SymbolSection::Section(text),
-                flags: SymbolFlags::None,
-            });
-        }
-        let file = file.write().unwrap();
+        let symbols = [("before", 1), ("leaf", 17)].map(|(name, value)| (name.into(), value));
+        let file = object_file(object::Architecture::Arm, symbols);
         let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
         let at = |address| symbols.name(symbols.at(Address(address))?).map(Cow::into_owned);
         let found = [0, 15, 16, 31].map(|address| at(address).unwrap());
