@@ -38,9 +38,21 @@ pub(super) fn run(
     started: SystemTime,
     end: Option<SystemTime>,
 ) -> Collected {
+    let dumps = folder.at(name).create_private_folder().unwrap();
+    run_into(folder, &dumps, seen, index, (started, end))
+}
+
+/// Collects them into this folder.
+fn run_into(
+    folder: &Folder,
+    dumps: &Folder,
+    seen: &Seen,
+    index: &ProfileIndex,
+    (started, end): (SystemTime, Option<SystemTime>),
+) -> Collected {
     let collection = Collection {
         folder,
-        dumps: &folder.at(name).create_private_folder().unwrap(),
+        dumps,
         seen,
         mapped: MappingTimes::new(None, index, end),
         started,
@@ -190,4 +202,21 @@ fn of_a_process_of_an_unknown_owner_the_mapped_jitdump_is_copied() {
 fn files_of_other_programs_are_copied_and_not_moved() {
     let owners = BTreeMap::from([(ENDED, geteuid().as_raw())]);
     assert_eq!(collect(77, &owners, 0o755), (2, 1));
+}
+
+#[test]
+fn a_file_for_which_nothing_can_be_created_stays_and_is_reported() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dump = scratch.path().join(format!("jit-{ENDED}.dump"));
+    let started = SystemTime::now();
+    fs::write(&dump, "content").unwrap();
+    let mut index = ProfileIndex::default();
+    let file = fs::metadata(&dump).unwrap();
+    index.markers.push(marker(ENDED, &dump, Some(&file)));
+    let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
+    let dumps = folder.at("dumps").create_private_folder().unwrap();
+    fs::remove_dir(dumps.path()).unwrap();
+    let collected = run_into(&folder, &dumps, &Seen::default(), &index, (started, None));
+    assert!(dump.exists() && collected.files.is_empty());
+    assert_eq!(collected.left_out.len(), 1);
 }
