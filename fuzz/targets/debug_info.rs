@@ -100,12 +100,14 @@ fn check(info: &DebugInfo<'_>, size: u32, found: &Contents) {
                 ..*row
             }
         };
-        let (line, column) = at.map_or((0, 0), |row| (row.line, row.column));
+        // Readers have no room for larger columns.
+        let column = u16::try_from(expected.column).unwrap_or(0);
+        let (line_found, column_found) = at.map_or((0, 0), |row| (row.line, row.column));
         assert_eq!(
-            (line, column),
-            (expected.line.into(), expected.column.into()),
+            (line_found, column_found),
+            (expected.line.into(), column.into()),
             "{row:?}"
         );
-        assert!(line == 0 || at.is_some_and(|row| row.has_file));
+        assert!(line_found == 0 || at.is_some_and(|row| row.has_file));
     }
 }
