@@ -118,36 +118,21 @@ impl FunctionGroups {
         records_size: impl Fn(&CodeMapping) -> RecordsSize,
     ) -> Self {
         let neighbourhoods = Neighbourhoods::new(processes, mapped, max_hole);
-        let mut ordered = Vec::with_capacity(mapped.mappings.len());
-        let mut groups = Vec::new();
-        for mappings in mapped.mappings.chunk_by(|one, other| one.space == other.space) {
-            let Some(space) = mappings.first().map(|mapping| mapping.space) else {
+        let mut by_address = mapped.mappings.to_vec();
+        by_address.sort_by_key(|mapping| (mapping.space, mapping.range, mapping.since, mapping.sequence));
+        let mut groups: Vec<GroupMembers<'_>> = Vec::new();
+        for of_space in by_address.chunk_by(|one, other| one.space == other.space) {
+            let Some(first) = of_space.first() else {
                 continue;
             };
-            let first = ordered.len();
-            ordered.extend_from_slice(mappings);
-            let mappings = ordered.get_mut(first..).unwrap_or_default();
-            mappings.sort_by_key(|mapping| (mapping.range, mapping.since, mapping.sequence));
-            let neighbourhood = neighbourhoods.of(processes, space);
-            let sizes = group_sizes(mappings, &neighbourhood, &records_size);
-            let mut start = first;
-            let mut end_before = Address(0);
-            groups.extend(sizes.into_iter().map(|size| {
-                let group = start..start.saturating_add(size);
-                start = group.end;
-                let functions = ordered.get(group.clone()).unwrap_or_default();
-                let has_lead_in = neighbourhood.has_lead_in(functions, end_before);
-                let ends = functions.iter().map(|function| function.range.end);
-                end_before = ends.fold(end_before, Address::max);
-                (group, has_lead_in)
-            }));
+            let neighbourhood = neighbourhoods.of(processes, first.space);
+            groups.extend(groups_of(of_space, &neighbourhood, &records_size));
         }
-        let functions = |group: &std::ops::Range<usize>| ordered.get(group.clone()).unwrap_or_default();
-        groups.sort_by_cached_key(|(group, _)| first_of(functions(group)).map(key));
+        groups.sort_by_cached_key(|group| first_of(group.functions).map(key));
         let mut all = Self::default();
-        for (group, has_lead_in) in &groups {
-            all.mappings.extend_from_slice(functions(group));
-            all.ends.push((all.mappings.len(), *has_lead_in));
+        for group in groups {
+            all.mappings.extend_from_slice(group.functions);
+            all.ends.push((all.mappings.len(), group.has_lead_in));
         }
         all
     }
@@ -174,8 +159,34 @@ pub fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
     (mapping.space, mapping.since, mapping.sequence)
 }
 
-/// Returns the number of functions in each group. `mappings` must be those of one address space, sorted by address.
-/// `records_size` is called for each of them, in this order.
+/// Returns the groups of the functions of one address space, which are sorted by address.
+fn groups_of<'m>(
+    mappings: &'m [CodeMapping],
+    neighbourhood: &Neighbourhood<'_>,
+    records_size: impl FnMut(&CodeMapping) -> RecordsSize,
+) -> Vec<GroupMembers<'m>> {
+    let mut groups = Vec::new();
+    let mut rest = mappings;
+    // The highest end so far, which may be that of a group that starts before the last one.
+    let mut end_before = Address(0);
+    for size in group_sizes(mappings, neighbourhood, records_size) {
+        // The sizes add up to the number of mappings.
+        let Some((functions, others)) = rest.split_at_checked(size) else {
+            break;
+        };
+        rest = others;
+        groups.push(GroupMembers {
+            functions,
+            has_lead_in: neighbourhood.has_lead_in(functions, end_before),
+        });
+        let ends = functions.iter().map(|function| function.range.end);
+        end_before = ends.fold(end_before, Address::max);
+    }
+    groups
+}
+
+/// Returns the number of functions in each group; together, these are all `mappings`, which must be those of one address space,
+/// sorted by address. `records_size` is called for each of them, in this order.
 pub fn group_sizes(
     mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
@@ -183,6 +194,7 @@ pub fn group_sizes(
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut group: Option<GroupBuilder<'_>> = None;
+    // The highest end of the functions before.
     let mut reach = Address(0);
     for (at, mapping) in (1usize..).zip(mappings) {
         let range = mapping.range;
