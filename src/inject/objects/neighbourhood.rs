@@ -62,7 +62,10 @@ pub struct Neighbourhood<'a> {
 #[derive(Default)]
 struct Ranges {
     functions: Vec<AddressRange>,
+    /// Time of the earliest of its own functions; `None` without one.
+    first_load: Option<Time>,
     others: Vec<AddressRange>,
+    /// Files mapped before `first_load`.
     ground: Vec<AddressRange>,
 }
 
@@ -71,6 +74,58 @@ impl Ranges {
     fn all(&self) -> Taken {
         Taken::new([&self.functions[..], &self.others, &self.ground].concat())
     }
+}
+
+/// Returns the addresses of all that is `mapped`, by address space. Spaces without functions in their family, by
+/// `has_functions`, are left out.
+fn mapped_ranges(
+    mapped: CodeToWrite<'_>,
+    has_functions: impl Fn(SpaceId) -> bool,
+) -> HashMap<SpaceId, Ranges> {
+    let mut ranges: HashMap<SpaceId, Ranges> = HashMap::default();
+    for mapping in mapped.mappings {
+        let own = ranges.entry(mapping.space).or_default();
+        own.functions.push(mapping.range);
+        let first_load = own.first_load.unwrap_or(mapping.since);
+        own.first_load = Some(mapping.since.min(first_load));
+    }
+    let freed_ranges = mapped.freed_ranges.iter().map(|freed| (freed.space, freed.range));
+    let symbols = mapped.symbols.iter().map(|symbol| (symbol.space, symbol.range));
+    // Of unknown code, only the address of the frame is certain.
+    let unknown = mapped.unknown.iter();
+    let unknown = unknown.filter_map(|(space, at)| Some((space, AddressRange::new(at, 1)?)));
+    let others = freed_ranges.chain(symbols).chain(unknown);
+    for (space, range) in others.filter(|&(space, _)| has_functions(space)) {
+        ranges.entry(space).or_default().others.push(range);
+    }
+    ranges
+}
+
+/// Adds the files that processes map, as far as `has_functions` is true of their address space. Returns those of each
+/// family.
+fn add_files(
+    ranges: &mut HashMap<SpaceId, Ranges>,
+    processes: &Processes,
+    families: &IndexedTable<SpaceId, SpaceId>,
+    has_functions: impl Fn(SpaceId) -> bool,
+) -> HashMap<SpaceId, Taken> {
+    let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
+    for (id, space) in processes.iter().filter(|&(id, _)| has_functions(id)) {
+        for map in space.maps.iter().filter(|map| map.backing.is_file()) {
+            let own = ranges.entry(id).or_default();
+            // Without functions of its own, it has no code that a file could have taken the place of.
+            if map.time < own.first_load.unwrap_or(Time::MAX) {
+                own.ground.push(map.range)
+            } else {
+                own.others.push(map.range)
+            }
+            files.entry(families[id]).or_default().push(map.range);
+        }
+    }
+    let files = files.into_iter();
+    files
+        .map(|(family, ranges)| (family, Taken::new(ranges)))
+        .collect()
 }
 
 /// Adds `all` addresses of each space to those of its ancestors that have functions.
@@ -100,38 +155,9 @@ impl Neighbourhoods {
             .map(|mapping| families[mapping.space])
             .collect();
         let has_functions = |space: SpaceId| with_functions.contains(&families[space]);
-        let mut ranges: HashMap<SpaceId, Ranges> = HashMap::default();
-        let mut starts: HashMap<SpaceId, Time> = HashMap::default();
-        for mapping in mapped.mappings {
-            ranges
-                .entry(mapping.space)
-                .or_default()
-                .functions
-                .push(mapping.range);
-            let start = starts.entry(mapping.space).or_insert(mapping.since);
-            *start = mapping.since.min(*start);
-        }
-        let freed_ranges = mapped.freed_ranges.iter().map(|freed| (freed.space, freed.range));
-        let symbols = mapped.symbols.iter().map(|symbol| (symbol.space, symbol.range));
-        let unknown = mapped.unknown.iter();
-        let unknown = unknown.filter_map(|(space, at)| Some((space, AddressRange::new(at, 1)?)));
-        let others = freed_ranges.chain(symbols).chain(unknown);
-        for (space, range) in others.filter(|&(space, _)| has_functions(space)) {
-            ranges.entry(space).or_default().others.push(range);
-        }
-        let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
-        for (id, space) in processes.iter().filter(|&(id, _)| has_functions(id)) {
-            let start = starts.get(&id).copied().unwrap_or(Time::MAX);
-            for map in space.maps.iter().filter(|map| map.backing.is_file()) {
-                let own = ranges.entry(id).or_default();
-                if map.time < start {
-                    own.ground.push(map.range)
-                } else {
-                    own.others.push(map.range)
-                }
-                files.entry(families[id]).or_default().push(map.range);
-            }
-        }
+        let mut ranges = mapped_ranges(mapped, has_functions);
+        let files = add_files(&mut ranges, processes, &families, has_functions);
+        // Of each space alone: `add_to_ancestors` goes up to the last ancestor itself.
         let all: HashMap<SpaceId, Taken> = ranges.iter().map(|(&id, ranges)| (id, ranges.all())).collect();
         add_to_ancestors(&mut ranges, &all, processes);
         let mut ground = HashMap::default();
@@ -145,11 +171,9 @@ impl Neighbourhoods {
             others,
             ground,
             families,
+            // Of unknown frames that are not listed, any could be in a hole.
             max_hole: if mapped.unknown.is_full { 0 } else { max_hole },
-            files: files
-                .into_iter()
-                .map(|(family, ranges)| (family, Taken::new(ranges)))
-                .collect(),
+            files,
         }
     }
 
