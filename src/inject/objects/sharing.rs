@@ -172,46 +172,59 @@ fn range_of(functions: &[CodeMapping]) -> AddressRange {
     }
 }
 
+/// A group as if it were a single function.
+struct WholeGroup {
+    mapping: CodeMapping,
+    records: RecordsSize,
+    /// Its index among all groups.
+    index: usize,
+}
+
 /// Returns groups that have nothing but unknown frames between them, by their indices and in the order of addresses.
 fn stretches(processes: &Processes, mapped: CodeToWrite<'_>, groups: &[SizedGroup<'_>]) -> Vec<Vec<usize>> {
-    // Each group as if it were a function.
     let whole = groups.iter().enumerate().filter_map(|(index, group)| {
         let functions = group.members.functions;
         let mapping = CodeMapping {
             range: range_of(functions),
             ..*first_of(functions)?
         };
-        Some((mapping, group.records, index))
+        Some(WholeGroup {
+            mapping,
+            records: group.records,
+            index,
+        })
     });
-    let mut whole: Vec<(CodeMapping, RecordsSize, usize)> = whole.collect();
-    whole.sort_by_key(|(mapping, ..)| (mapping.space, mapping.range, mapping.since, mapping.sequence));
+    let mut whole: Vec<WholeGroup> = whole.collect();
+    whole.sort_by_key(|WholeGroup { mapping, .. }| {
+        (mapping.space, mapping.range, mapping.since, mapping.sequence)
+    });
+    // Groups are apart because of unknown frames: without these, more functions are neighbours.
     let nothing = UnknownAddresses::default();
     let known = CodeToWrite {
         unknown: &nothing,
         ..mapped
     };
     let neighbourhoods = Neighbourhoods::new(processes, known, MAX_HOLE);
-    let mut stretches = Vec::new();
-    for own in whole.chunk_by(|(one, ..), (other, ..)| one.space == other.space) {
-        let mappings: Vec<CodeMapping> = own.iter().map(|&(mapping, ..)| mapping).collect();
+    let mut stretches: Vec<Vec<usize>> = Vec::new();
+    for of_space in whole.chunk_by(|one, other| one.mapping.space == other.mapping.space) {
+        let mappings: Vec<CodeMapping> = of_space.iter().map(|group| group.mapping).collect();
         let Some(space) = mappings.first().map(|mapping| mapping.space) else {
             continue;
         };
-        let mut records_sizes = own.iter().map(|&(_, records, _)| records);
+        let mut records_sizes = of_space.iter().map(|group| group.records);
         let none = RecordsSize {
             bytes: 0,
             has_code: false,
         };
         let neighbourhood = neighbourhoods.of(processes, space);
         let sizes = group_sizes(&mappings, &neighbourhood, |_| {
+            // It is asked for each of them, in their order, so there is a next one.
             records_sizes.next().unwrap_or(none)
         });
-        let mut indices = own.iter().map(|&(.., index)| index);
-        stretches.extend(
-            sizes
-                .into_iter()
-                .map(|size| indices.by_ref().take(size).collect::<Vec<_>>()),
-        );
+        let mut indices = of_space.iter().map(|group| group.index);
+        for size in sizes {
+            stretches.push(indices.by_ref().take(size).collect());
+        }
     }
     stretches
 }
@@ -271,13 +284,25 @@ struct Packer<'a> {
     objects: Vec<Packed<'a>>,
     /// The object that more groups can join, by file and by whether machine code is known.
     open: HashMap<(FileIndex, bool), usize>,
-    /// Object and block of each function that is a group.
-    known: HashMap<FunctionId, (usize, usize)>,
+    /// The block of each function that is a group.
+    known: HashMap<FunctionId, BlockPlace>,
 }
 
+/// Where a block is.
+#[derive(Clone, Copy)]
+struct BlockPlace {
+    /// Index among all objects.
+    object: usize,
+    /// Index among the object's blocks, of which 0 is the first one.
+    block: usize,
+}
+
+/// An object that more groups may join.
 struct Packed<'a> {
     object: ObjectMembers<'a>,
+    /// Size of the records of its functions.
     bytes: u64,
+    /// End of the last block, from the address of the first function.
     end: u64,
 }
 
@@ -289,6 +314,20 @@ impl<'a> Packed<'a> {
         }
         self.object
     }
+
+    /// Whether it can take one more group, whose addresses and records have these sizes.
+    fn has_room(&self, size: u64, records_bytes: u64) -> bool {
+        self.bytes.saturating_add(records_bytes) <= MAX_BYTES && self.end.saturating_add(size) <= MAX_SPAN
+    }
+
+    /// Adds a group after the last one. Returns the index of its block.
+    fn add(&mut self, group: GroupMembers<'a>, size: u64, records_bytes: u64) -> usize {
+        let offset = self.end.next_multiple_of(ALIGN);
+        self.object.others.push(Block::new(group.functions, offset));
+        self.bytes = self.bytes.saturating_add(records_bytes);
+        self.end = offset.saturating_add(size);
+        self.object.others.len()
+    }
 }
 
 impl<'a> Packer<'a> {
@@ -298,49 +337,52 @@ impl<'a> Packer<'a> {
         let Some(first) = group.functions.first() else {
             return;
         };
-        let single = (group.functions.len() == 1).then_some(first);
-        if let Some(single) = single
-            && let Some(block) = self.block_of(single.function)
-            && block.range().size() == single.range.size()
-        {
-            block.repeats.push(*single);
+        let is_single = group.functions.len() == 1;
+        if is_single && self.add_repeat(first) {
             return;
         }
-        let size = range_of(group.functions).size();
-        let kind = (first.function.file, records.has_code);
-        let open = self.open.get(&kind).copied();
-        let has_room = |packed: &Packed<'_>| {
-            packed.bytes.saturating_add(records.bytes) <= MAX_BYTES
-                && packed.end.saturating_add(size) <= MAX_SPAN
-        };
-        let open = open.filter(|&open| self.objects.get(open).is_some_and(has_room));
-        let index = open.unwrap_or(self.objects.len());
-        let block = match open.and_then(|open| self.objects.get_mut(open)) {
-            Some(packed) => {
-                let offset = packed.end.next_multiple_of(ALIGN);
-                packed.object.others.push(Block::new(group.functions, offset));
-                packed.bytes = packed.bytes.saturating_add(records.bytes);
-                packed.end = offset.saturating_add(size);
-                packed.object.others.len()
-            }
-            None => {
-                self.objects.push(Packed {
-                    object: ObjectMembers::of_group(group),
-                    bytes: records.bytes,
-                    end: size,
-                });
-                self.open.insert(kind, index);
-                0
-            }
-        };
-        if let Some(single) = single {
-            self.known.insert(single.function, (index, block));
+        let place = self.add_block(group, first.function.file, records);
+        if is_single {
+            self.known.insert(first.function, place);
         }
+    }
+
+    /// Adds a function to its block as one more place. Returns false if it has none, or one of another size.
+    fn add_repeat(&mut self, function: &CodeMapping) -> bool {
+        let Some(block) = self.block_of(function.function) else {
+            return false;
+        };
+        let has_same_size = block.range().size() == function.range.size();
+        if has_same_size {
+            block.repeats.push(*function);
+        }
+        has_same_size
+    }
+
+    /// Adds a group of functions of `file` as a block of its own.
+    fn add_block(&mut self, group: GroupMembers<'a>, file: FileIndex, records: RecordsSize) -> BlockPlace {
+        let size = range_of(group.functions).size();
+        let kind = (file, records.has_code);
+        if let Some(&object) = self.open.get(&kind)
+            && let Some(packed) = self.objects.get_mut(object)
+            && packed.has_room(size, records.bytes)
+        {
+            let block = packed.add(group, size, records.bytes);
+            return BlockPlace { object, block };
+        }
+        let object = self.objects.len();
+        self.objects.push(Packed {
+            object: ObjectMembers::of_group(group),
+            bytes: records.bytes,
+            end: size,
+        });
+        self.open.insert(kind, object);
+        BlockPlace { object, block: 0 }
     }
 
     /// Returns the block of a function that is a group.
     fn block_of(&mut self, function: FunctionId) -> Option<&mut Block<'a>> {
-        let &(object, block) = self.known.get(&function)?;
+        let &BlockPlace { object, block } = self.known.get(&function)?;
         let object = &mut self.objects.get_mut(object)?.object;
         match block.checked_sub(1) {
             Some(other) => object.others.get_mut(other),
