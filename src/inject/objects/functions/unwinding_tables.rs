@@ -50,6 +50,55 @@ enum Entries<'a> {
     Made(Vec<u8>),
 }
 
+/// Tables of an object as if they were right after its code.
+struct BuiltTables {
+    tables: UnwindTables,
+    /// Number of functions with recorded entries in them.
+    with_entry: u64,
+}
+
+/// An object whose tables have no address yet.
+struct Unplaced<'j, 'g> {
+    job: &'j Job<'g>,
+    /// Number of its functions with recorded tables.
+    with_tables: u64,
+    /// `None` if they have no entries.
+    built: Option<BuiltTables>,
+    /// Receives the tables with their address.
+    placed: &'j mut Option<ObjectTables>,
+}
+
+impl Unplaced<'_, '_> {
+    /// Places the tables. Counts the functions whose recorded tables are left out in `faults`.
+    fn place(self, free: &mut FreeAddresses, faults: &mut Tally<Issue>) {
+        let Some(BuiltTables { tables, with_entry }) = self.built else {
+            faults.add_many(Issue::NoUnwindingEntry, self.with_tables, 0);
+            return;
+        };
+        let without_entry = self.with_tables.saturating_sub(with_entry);
+        faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
+        *self.placed = tables_behind(self.job, tables, free);
+        if self.placed.is_none() {
+            faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
+        }
+    }
+}
+
+/// Moves tables of an object, which were built for the end of its code, to free addresses behind it. `None` if there are none
+/// within reach.
+fn tables_behind(job: &Job<'_>, tables: UnwindTables, free: &mut FreeAddresses) -> Option<ObjectTables> {
+    let code = job.range();
+    // Aligned in the object, like the code. In the process, code may be unaligned (capture erlang25).
+    let skew = code.start.0 % TABLE_ALIGN;
+    let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+    let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
+    let aligned = free.take(job.first.space, code, room, !job.machine.is_64)?;
+    let address = aligned.checked_add(skew)?;
+    let distance = i64::try_from(address.0.checked_sub(code.end.0)?).ok()?;
+    let tables = tables.moved(distance, job.machine.endian)?;
+    Some(ObjectTables { tables, address })
+}
+
 impl UnwindingTable<'_> {
     /// Whether the runtime recorded it.
     fn is_recorded(&self) -> bool {
@@ -203,9 +252,8 @@ impl<'a> UnwindingTables<'a> {
         }
     }
 
-    /// Tables of an object if they are right after its code, and number of functions with recorded entries in them; `None` if
-    /// there are no entries.
-    fn build(&self, job: &Job<'_>, of_functions: &[UnwindingTable<'a>]) -> Option<(UnwindTables, u64)> {
+    /// Builds the tables of an object; `None` if there are no entries.
+    fn build(&self, job: &Job<'_>, of_functions: &[UnwindingTable<'a>]) -> Option<BuiltTables> {
         let mut entries = Vec::new();
         let mut with_entry = 0;
         for table in of_functions {
@@ -218,17 +266,18 @@ impl<'a> UnwindingTables<'a> {
         entries.dedup_by_key(|&mut (_, address)| address);
         let is_empty = entries.is_empty();
         let tables = UnwindTables::build(entries.into_iter(), job.table_layout(job.range().end))?;
-        (!is_empty).then_some((tables, with_entry))
+        (!is_empty).then_some(BuiltTables { tables, with_entry })
     }
 
-    /// Assigns addresses to the tables of all objects, in the order of `jobs`: near the code, where the process never maps anything.
+    /// Builds the tables of all objects, and assigns addresses to them near the code, where the process never maps anything.
+    /// Returns them in the order of `jobs`.
     fn place(
         &self,
         jobs: &[Job<'_>],
         of_functions: Vec<Vec<UnwindingTable<'a>>>,
         faults: &mut Tally<Issue>,
     ) -> Vec<Option<ObjectTables>> {
-        let mut placed: Vec<_> = jobs.iter().map(|_| None).collect();
+        let mut placed: Vec<Option<ObjectTables>> = jobs.iter().map(|_| None).collect();
         if of_functions.iter().all(Vec::is_empty) {
             return placed;
         }
@@ -238,29 +287,19 @@ impl<'a> UnwindingTables<'a> {
             .iter()
             .flat_map(|job| job.covered().map(|range| (job.first.space, range)));
         let mut free = FreeAddresses::new(self.input.processes, code);
-        let mut order: Vec<_> = pairs.into_iter().zip(built).zip(&mut placed).collect();
-        order.sort_by_key(|(((job, _), _), _)| (free.family(job.first.space), job.range()));
-        for (((job, of_functions), built), placed) in order {
-            let with_tables = recorded_count(&of_functions);
-            let Some((tables, with_entry)) = built else {
-                faults.add_many(Issue::NoUnwindingEntry, with_tables, 0);
-                continue;
-            };
-            faults.add_many(Issue::NoUnwindingEntry, with_tables.saturating_sub(with_entry), 0);
-            // Aligned in the object, like the code. In the process, code may be unaligned (capture erlang25).
-            let skew = job.range().start.0 % TABLE_ALIGN;
-            let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-            let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
-            let address = free.take(job.first.space, job.range(), room, !job.machine.is_64);
-            *placed = address.and_then(|address| {
-                let address = address.checked_add(skew)?;
-                let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
-                let tables = tables.moved(distance, job.machine.endian)?;
-                Some(ObjectTables { tables, address })
-            });
-            if placed.is_none() {
-                faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
-            }
+        let results = built.into_iter().zip(&mut placed);
+        let unplaced = pairs.into_iter().zip(results);
+        let unplaced = unplaced.map(|((job, of_functions), (built, placed))| Unplaced {
+            job,
+            with_tables: recorded_count(&of_functions),
+            built,
+            placed,
+        });
+        let mut unplaced: Vec<Unplaced<'_, '_>> = unplaced.collect();
+        // In this order, tables of neighbours get addresses next to each other.
+        unplaced.sort_by_key(|object| (free.family(object.job.first.space), object.job.range()));
+        for object in unplaced {
+            object.place(&mut free, faults);
         }
         placed
     }
