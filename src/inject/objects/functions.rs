@@ -95,6 +95,22 @@ struct Object<'p, 'a> {
     functions: Vec<(CodeMapping, MemberFaults)>,
 }
 
+impl Object<'_, '_> {
+    /// Returns the addresses that the unwinding tables are mapped at, and their offset in the file; `None` if they have no
+    /// entries.
+    ///
+    /// Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
+    /// stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
+    /// (capture erlang25), so the mapping starts at the word before them.
+    fn mapped_tables(&self) -> Option<(AddressRange, u64)> {
+        let address = self.planned.tables.as_ref()?.address;
+        let skew = address.0 % WORD;
+        let start = Address(address.0.saturating_sub(skew));
+        let range = AddressRange::new(start, self.tables_size.saturating_add(skew))?;
+        Some((range, self.encoded.tables_offset.saturating_sub(skew)))
+    }
+}
+
 /// Faults of a function, and the number of ranges of its inlined calls.
 #[derive(Default)]
 struct MemberFaults {
@@ -257,28 +273,29 @@ impl<'a> ObjectWriter<'a> {
         let job = &planned.job;
         let file = job.first.function.file;
         let owner = self.input.files[file].found.file.origin().owner;
+        let keeps_sources = self.input.lines.keep_sources;
         let mut sources = Vec::new();
-        let functions = job.functions().filter_map(|(member, address)| {
-            let function = function_of(self.input.files, member.function)?;
-            let mut lines = self
-                .input
-                .lines
-                .keep_sources
-                .then(|| self.lines_of(member.function, &function));
+        let mut functions: Vec<DecodedFunction<'p, 'a>> = Vec::new();
+        for (member, address) in job.functions() {
+            // Otherwise, its part of the file is gone.
+            let Some(function) = function_of(self.input.files, member.function) else {
+                continue;
+            };
+            let mut lines = keeps_sources.then(|| self.lines_of(member.function, &function));
             if let Some((Some(info), _)) = &mut lines {
                 sources.extend(sources_to_keep(info, owner));
+                // Large ones are read again when the object is encoded.
                 if !is_kept(info.memory_size(), self.input.record_bytes(member.function)) {
                     lines = None;
                 }
             }
-            Some(DecodedFunction {
+            functions.push(DecodedFunction {
                 member,
                 address,
                 function,
                 lines,
-            })
-        });
-        let functions: Vec<DecodedFunction<'p, 'a>> = functions.collect();
+            });
+        }
         let names = functions.iter().map(|loaded| self.symbol_name(loaded, job));
         let names = names.collect();
         sources.sort_unstable();
@@ -377,18 +394,14 @@ impl<'a> ObjectWriter<'a> {
             kept,
             owner: self.input.files[file].found.file.origin().owner,
         };
-        let written = loaded
-            .functions
-            .iter_mut()
-            .zip(&functions)
-            .map(|(loaded, function)| {
-                let mut faults = MemberFaults::default();
-                let lines = loaded.lines.take();
-                let lines = lines.unwrap_or_else(|| self.lines_of(loaded.member.function, &loaded.function));
-                sources.extend(self.add_lines(lines, function, places, &mut encoder, &mut faults));
-                (*loaded.member, faults)
-            });
-        let written = written.collect();
+        let mut written = Vec::with_capacity(functions.len());
+        for (loaded, function) in loaded.functions.iter_mut().zip(&functions) {
+            let mut faults = MemberFaults::default();
+            let lines = loaded.lines.take();
+            let lines = lines.unwrap_or_else(|| self.lines_of(loaded.member.function, &loaded.function));
+            sources.extend(self.add_lines(lines, function, places, &mut encoder, &mut faults));
+            written.push((*loaded.member, faults));
+        }
         let text_size = encoder.text_size();
         let content = ObjectContent {
             machine: job.machine,
@@ -422,7 +435,6 @@ impl<'a> ObjectWriter<'a> {
         written: &mut Objects,
     ) -> Result<(), Diagnostic> {
         let (job, encoded) = (&object.planned.job, &object.encoded);
-        let tables_address = object.planned.tables.as_ref().map(|tables| tables.address);
         let name = store.write_object(
             self.pid(job.first),
             ObjectKind::Functions,
@@ -433,15 +445,7 @@ impl<'a> ObjectWriter<'a> {
             store.write_source(source)?;
         }
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(name)).into();
-        // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
-        // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
-        // (capture erlang25), so the mapping starts at the word before them.
-        let skew = tables_address.map_or(0, |address| address.0 % WORD);
-        let tables = tables_address.and_then(|address| {
-            let start = Address(address.0.saturating_sub(skew));
-            AddressRange::new(start, object.tables_size.saturating_add(skew))
-        });
-        let tables_offset = encoded.tables_offset.saturating_sub(skew);
+        let tables = object.mapped_tables();
         let place = |mapping: &CodeMapping, range, address| PlacedObject {
             pid: self.pid(mapping),
             space: mapping.space,
@@ -449,23 +453,23 @@ impl<'a> ObjectWriter<'a> {
             sequence: mapping.sequence,
             range,
             file_offset: object::file_offset(job.has_code, address),
-            tables: tables.map(|range| (range, tables_offset)),
+            tables,
             build_id: encoded.build_id,
             path: path.clone(),
         };
+        // They have the order of the blocks, but some may be missing: those whose part of the file is gone.
         let mut members = object.functions.iter().map(|(member, _)| member).peekable();
         for block in job.members.blocks() {
-            // Some parts of the file may be gone.
             let own = block.functions.iter();
-            let count = own
+            let functions = own
                 .filter(|own| members.next_if(|member| key(member) == key(own)).is_some())
                 .count() as u64;
-            let Some(first) = first_of(block.functions).filter(|_| count > 0) else {
+            let Some(first) = first_of(block.functions).filter(|_| functions > 0) else {
                 continue;
             };
             let address = job.address(block);
             let repeats = block.repeats.iter();
-            written.functions += count + block.repeats.len() as u64;
+            written.functions += functions + block.repeats.len() as u64;
             written.placed.push(place(first, block.range(), address));
             written
                 .placed
