@@ -41,6 +41,12 @@ struct Member<'a, 'p> {
     offset: u64,
 }
 
+/// A place of a symbol, or several that follow each other, and the offset in the object's file.
+struct MappedPlace {
+    place: PlacedSymbol,
+    file_offset: u64,
+}
+
 /// Writes objects for the symbols of all that is `mapped`, and adds them to `objects`. Each has one symbol, unless they are
 /// shared. Reports the number of finished entries to `progress`.
 pub fn write_symbol_objects(
@@ -128,13 +134,13 @@ impl<'a> ObjectInputs<'a> {
         objects: &mut Objects,
         memory: &mut EncoderMemory,
     ) -> Result<u64, Diagnostic> {
-        let first = members
-            .first()
-            .and_then(|first| Some((first, first.places.first()?)));
-        let Some((first, place)) = first else {
+        let Some(first) = members.first() else {
             return Ok(0);
         };
-        let found = &self.maps[place.id.table];
+        let Some(first_place) = first.places.first() else {
+            return Ok(0);
+        };
+        let found = &self.maps[first_place.id.table];
         let owner = found.file.owner();
         let store = output.store()?;
         if self.lines.keep_sources {
@@ -155,13 +161,21 @@ impl<'a> ObjectInputs<'a> {
         objects.symbols += members.len() as u64;
         objects.symbol_objects += 1;
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
-        let placed = members.iter().flat_map(|member| {
+        let mapped = members.iter().flat_map(|member| {
             let places = member.places.iter();
-            places.map(|place| (*place, member.file_offset(place)))
+            places.map(|place| MappedPlace {
+                place: *place,
+                file_offset: member.file_offset(place),
+            })
         });
-        let placed: Vec<(PlacedSymbol, u64)> = placed.collect();
-        let count = placed.len() as u64;
-        for (place, file_offset) in joined(placed, members.len() > 1) {
+        let mut mapped: Vec<MappedPlace> = mapped.collect();
+        let place_count = mapped.len() as u64;
+        mapped.sort_by_key(|mapped| (mapped.place.space, mapped.place.since, mapped.place.range));
+        // In an object of one symbol, each place keeps a map of its own.
+        if members.len() > 1 {
+            join(&mut mapped);
+        }
+        for MappedPlace { place, file_offset } in mapped {
             objects.placed.push(PlacedObject {
                 pid: self.processes.space(place.space).pid,
                 space: place.space,
@@ -175,13 +189,25 @@ impl<'a> ObjectInputs<'a> {
                 path: path.clone(),
             });
         }
-        Ok(count)
+        Ok(place_count)
     }
 
     /// Name of a symbol.
     fn name_of(&self, symbol: PerfMapSymbol<'a>) -> Cow<'a, [u8]> {
         let name = self.names_and_lines.name(symbol.name);
         self.symbol_name(name, || None, symbol.tier())
+    }
+
+    /// Names of the symbols of an object.
+    fn names_in_object(&self, members: &[Member<'a, '_>]) -> Vec<Cow<'a, [u8]>> {
+        let name_in_object = |member: &Member<'a, '_>| match self.name_of(member.symbol) {
+            // Its default name would be an address relative to that of the first one, which is not its own.
+            name if name.is_empty() && members.len() > 1 => {
+                Cow::Owned(object::unnamed(member.symbol.range.start.0))
+            }
+            name => name,
+        };
+        members.iter().map(name_in_object).collect()
     }
 
     /// Encodes the object of symbols, with the source locations that their names contain.
@@ -192,16 +218,7 @@ impl<'a> ObjectInputs<'a> {
         faults: &mut Tally<Issue>,
         memory: &mut EncoderMemory,
     ) -> (SparseBytes, BuildId) {
-        let names: Vec<Cow<'_, [u8]>> = members
-            .iter()
-            .map(|member| match self.name_of(member.symbol) {
-                // Relative to the first one, this would not be its address.
-                name if name.is_empty() && members.len() > 1 => {
-                    Cow::Owned(object::unnamed(member.symbol.range.start.0))
-                }
-                name => name,
-            })
-            .collect();
+        let names = self.names_in_object(members);
         let functions = members.iter().zip(&names).map(|(member, name)| ObjectFunction {
             name,
             code: CodeBytes::Unknown(member.symbol.range.size()),
@@ -247,22 +264,19 @@ impl<'a> ObjectInputs<'a> {
     }
 }
 
-/// Joins places that follow each other in memory and in their object, if it has several symbols, so that one map covers them.
-/// They are sorted by address space and time. Each is with its offset in the file.
-fn joined(mut places: Vec<(PlacedSymbol, u64)>, are_several: bool) -> Vec<(PlacedSymbol, u64)> {
-    places.sort_by_key(|(place, _)| (place.space, place.since, place.range));
-    places.dedup_by(|(place, file_offset), (last, last_offset)| {
-        let end = last_offset.saturating_add(last.range.size());
-        let follows = are_several
-            && (last.space, last.since) == (place.space, place.since)
-            && last.range.end == place.range.start
-            && end == *file_offset;
+/// Joins places that follow each other in memory and in their object, so that one map covers them. They must be sorted by
+/// address space and time, and then by address.
+fn join(mapped: &mut Vec<MappedPlace>) {
+    mapped.dedup_by(|next, last| {
+        let end_of_last = last.file_offset.saturating_add(last.place.range.size());
+        let follows = (last.place.space, last.place.since) == (next.place.space, next.place.since)
+            && last.place.range.end == next.place.range.start
+            && end_of_last == next.file_offset;
         if follows {
-            last.range.end = place.range.end;
+            last.place.range.end = next.place.range.end;
         }
         follows
     });
-    places
 }
 
 #[cfg(test)]
