@@ -174,23 +174,27 @@ impl SummaryInput<'_> {
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
+        let mut early: HashMap<Pid, u64> = HashMap::default();
+        for (pid, counts) in self.space_counts() {
+            *early.entry(pid).or_default() += u64::from(counts.before_load);
+        }
+        let files = self.used().iter().zip(self.files_with_hits());
+        let without_hits = files.filter(|&(_, has_hits)| !has_hits);
+        without_hits.filter_map(move |(used, _)| {
+            let samples: u64 = used.found.pids.iter().filter_map(|pid| early.get(pid)).sum();
+            let late = Diagnostic::new(Issue::ClockLate).times(samples);
+            (samples > 0).then(|| late.in_file(used.found.file.path()))
+        })
+    }
+
+    /// Returns for each file whether samples are in its functions, or may be.
+    fn files_with_hits(&self) -> IndexedTable<FileIndex, bool> {
         let mut has_hits = self.selection.doubtful.map(|&doubtful| doubtful > 0);
         let hits = self.recording.timeline.mappings.iter().zip(&self.selection.hits);
         for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
             has_hits[mapping.function.file] = true;
         }
-        let mut early: HashMap<Pid, u64> = HashMap::default();
-        for (pid, counts) in self.space_counts() {
-            *early.entry(pid).or_default() += u64::from(counts.before_load);
-        }
-        let files = self.used().iter().zip(has_hits);
-        files
-            .filter(|&(_, has_hits)| !has_hits)
-            .filter_map(move |(used, _)| {
-                let count: u64 = used.found.pids.iter().filter_map(|pid| early.get(pid)).sum();
-                let late = Diagnostic::new(Issue::ClockLate).times(count);
-                (count > 0).then(|| late.in_file(used.found.file.path()))
-            })
+        has_hits
     }
 
     /// Warnings of a profile in which nothing could be named.
@@ -281,35 +285,7 @@ impl SummaryInput<'_> {
 
     /// What is missing, and how to get it.
     fn hints(&self) -> Vec<Diagnostic> {
-        let mut hints = Vec::new();
-        if !self.recording.profile.index.injected.is_empty() {
-            hints.push(Diagnostic::new(Issue::AlreadyInjected));
-        } else if self.selection.samples.total == 0 {
-            // There is a warning of that already.
-        } else if self.recording.has_no_code() {
-            let pids = self.silent_processes();
-            hints.extend(self.recording.no_code(&pids));
-        } else if self.selection.samples.unnamed() > 0 {
-            let pids = self.silent_processes();
-            hints.extend(self.recording.undescribed(&pids));
-        }
-        let is_advice = |hint: &Diagnostic| hint.issue == Issue::EnableRuntime;
-        let is_python = |hint: &Diagnostic| hint.field("runtime") == Some(Runtime::Python.name());
-        // CPython compiles little by itself.
-        let is_python_alone = hints.iter().all(|hint| !is_advice(hint) || is_python(hint));
-        let may_be_of_library = |hint: &Diagnostic| {
-            let issues = [Issue::NoCodeFilesNorRuntime, Issue::UndescribedCodeOfUnknown];
-            let is_wanted = issues.contains(&hint.issue) || is_advice(hint) && is_python_alone;
-            is_wanted && self.selection.samples.unnamed() > 0
-        };
-        let hints = hints.into_iter().map(|hint| {
-            if may_be_of_library(&hint) {
-                hint.with_remedy(EMBEDDED_COMPILER)
-            } else {
-                hint
-            }
-        });
-        let mut hints: Vec<Diagnostic> = hints.collect();
+        let mut hints = self.hints_on_names();
         hints.extend(self.missing_in_stacks());
         let left_out = self.left_out.iter();
         hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));
@@ -330,6 +306,30 @@ impl SummaryInput<'_> {
             hints.push(Diagnostic::new(Issue::AuxNeedsAll));
         }
         hints
+    }
+
+    /// Why samples have no name, and what to do about it.
+    fn hints_on_names(&self) -> Vec<Diagnostic> {
+        let samples = &self.selection.samples;
+        if !self.recording.profile.index.injected.is_empty() {
+            return vec![Diagnostic::new(Issue::AlreadyInjected)];
+        }
+        // There is a warning of a profile without samples already.
+        if samples.total == 0 {
+            return Vec::new();
+        }
+        let hints = if self.recording.has_no_code() {
+            self.recording.no_code(&self.silent_processes())
+        } else if samples.unnamed() > 0 {
+            self.recording.undescribed(&self.silent_processes())
+        } else {
+            return Vec::new();
+        };
+        if samples.unnamed() > 0 {
+            with_embedded_compilers(hints)
+        } else {
+            hints
+        }
     }
 }
 
@@ -374,6 +374,26 @@ fn map_summary(used: &UsedPerfMap<'_>) -> PerfMapSummary {
         pid: used.pid.0,
         symbols: used.map.symbols.len() as u64,
     }
+}
+
+/// Mentions the compilers in libraries that may have made code without a name, where nothing points to a runtime.
+fn with_embedded_compilers(hints: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let is_advice = |hint: &Diagnostic| hint.issue == Issue::EnableRuntime;
+    let is_python = |hint: &Diagnostic| hint.field("runtime") == Some(Runtime::Python.name());
+    // CPython compiles little by itself.
+    let is_python_alone = hints.iter().all(|hint| !is_advice(hint) || is_python(hint));
+    let may_be_of_library = |hint: &Diagnostic| {
+        let issues = [Issue::NoCodeFilesNorRuntime, Issue::UndescribedCodeOfUnknown];
+        issues.contains(&hint.issue) || is_advice(hint) && is_python_alone
+    };
+    let hints = hints.into_iter().map(|hint| {
+        if may_be_of_library(&hint) {
+            hint.with_remedy(EMBEDDED_COMPILER)
+        } else {
+            hint
+        }
+    });
+    hints.collect()
 }
 
 /// Counts samples. `is_php` is whether PHP runs where a jitdump has no function.
