@@ -53,7 +53,8 @@ pub fn fill(
     Ok(Some(cached))
 }
 
-/// Adds objects, which are in `folder`, to the cache at `path`.
+/// Adds objects, which are in `folder`, to the cache at `path`, and counts them in `cached`, which is right even if a later
+/// one fails.
 fn add_all(
     options: &InjectOptions,
     path: &Path,
@@ -69,12 +70,13 @@ fn add_all(
         return Ok(());
     };
     for object in distinct(objects) {
-        let path = Path::new(OsStr::from_bytes(&object.path));
-        let name = path.file_name().unwrap_or_default();
+        let object_path = Path::new(OsStr::from_bytes(&object.path));
         let added = if options.is_cache_linked {
+            // The store has named it, so there is a name.
+            let name = object_path.file_name().unwrap_or_default();
             cache.link(&object.build_id, folder, name)?
         } else {
-            cache.add_object(&object.build_id, folder, path)?
+            cache.add_object(&object.build_id, folder, object_path)?
         };
         match added {
             Added::New => cached.added += 1,

@@ -98,6 +98,7 @@ fn inject_recording(
         }
     };
     let touched = selection.touched_counts();
+    // Only a decoder of AUX data finds out what else was executed.
     if options.all || index.has_aux {
         selection.add_all(timeline);
     }

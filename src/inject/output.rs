@@ -196,25 +196,25 @@ fn profile_contents(place: &NameInFolder) -> io::Result<FolderContents> {
     Ok(contents)
 }
 
-/// Copies the regular files of a folder.
+/// Copies the regular files of a folder that perf wrote. All else that somebody put there is left out, and files whose
+/// names are not UTF-8: those of perf are `kcore`, `kallsyms` and `modules`.
 fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
-    let name = from
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
+    let name = from.file_name().and_then(|name| name.to_str());
+    // No folder can be created with an empty name, so another one than perf's is an error.
+    let name = name.unwrap_or_default();
     to.create_folder(name)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let file = entry.file_name();
-        if let Some(file) = file
-            .to_str()
-            .filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        {
-            let mut copy = to.create_file(&format!("{name}/{file}"), false)?;
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let original = rustix::fs::openat(CWD, entry.path(), flags, Mode::empty())?;
-            io::copy(&mut File::from(original), &mut copy)?;
-        }
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let Some(file) = file.to_str().filter(|_| is_file) else {
+            continue;
+        };
+        let mut copy = to.create_file(&format!("{name}/{file}"), false)?;
+        // It may be exchanged for a link, or for a pipe without a writer, before it is opened.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let original = rustix::fs::openat(CWD, entry.path(), flags, Mode::empty())?;
+        io::copy(&mut File::from(original), &mut copy)?;
     }
     Ok(())
 }
