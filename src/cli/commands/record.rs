@@ -1,5 +1,7 @@
 //! `jitinject record`: from a program to a named profile.
 
+mod messages;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,7 +13,6 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::code::profile_index::IndexedProfile;
 use jitinject::internals::frames::ranking::counts::SamplesByStack;
@@ -28,6 +29,7 @@ use jitinject::{Diagnostic, InjectOptions, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::cli::commands::inject::{exit_code, label, percent};
+use crate::cli::commands::record::messages::{listed, packed_text, running_text};
 use crate::cli::commands::source_files::TrackArgument;
 use crate::cli::inherited;
 use crate::cli::interrupt::PassedSignals;
@@ -234,11 +236,50 @@ impl Control for Terminal {
     }
 }
 
+/// What was found when the files of runtimes were collected, before the code is named.
+#[derive(Default)]
+struct Found {
+    /// Processes that still run, with their runtimes.
+    running: BTreeMap<u32, &'static str>,
+    /// Paths of files that were copied, and are still there.
+    copied: Vec<String>,
+    /// What could not be copied, and what is not known to be of these processes.
+    collected: Collected,
+    /// A message of a profile that lacks the kernel against the user's wish.
+    without_kernel: Option<Diagnostic>,
+}
+
+/// A recording whose code has names.
+struct Named {
+    summary: Summary,
+    /// The functions with most samples, if they could be ranked.
+    hottest: Option<Report>,
+    /// Whether all files of runtimes are in the folder.
+    is_whole: bool,
+}
+
 /// The end of one recording.
 struct Run {
     status: ExitCode,
     /// The signal that ended it.
     interrupt: Option<i32>,
+}
+
+impl Found {
+    /// Prints which files and processes are left.
+    fn print_left(self) {
+        if !self.copied.is_empty() {
+            let paths = self.copied.join(", ");
+            print_message(&format!("copied, and left where they are: {paths}"));
+        }
+        if !self.collected.untouched.is_empty() {
+            let paths = listed(self.collected.untouched.into_iter());
+            print_message(&format!("not copied, and left where they are: {paths}"));
+        }
+        if !self.running.is_empty() {
+            print_message(&running_text(&self.running));
+        }
+    }
 }
 
 impl RecordArguments {
@@ -389,31 +430,32 @@ impl RecordArguments {
             }
         };
         let bar = Bar::begin(self.quiet, self.verbose, true)?;
+        // Not before, as it takes signals until the bar does.
         drop(terminal);
         self.warn(&recorded.diagnostics);
         let mut options = session.inject_options(&recorded);
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
-        let (summary, hottest, is_whole) = self.convert(plan, &session, &recorded, &options, bar)?;
+        let named = self.name_code(plan, &session, &recorded, &options, bar)?;
         if self.pack {
             let (size, unpacked) = session.pack(&archive)?;
             self.warn(&unpacked);
-            let is_whole = is_whole && unpacked.is_empty();
+            let is_whole = named.is_whole && unpacked.is_empty();
             if !self.quiet {
                 print_message(&packed_text(plan, &archive, size, is_whole));
             }
         }
         if !self.quiet {
-            let hottest = hottest.map_or_else(Vec::new, |report| report.first_lines());
-            print_message(&self.text(plan, &summary, hottest, recorded.status));
+            print_message(&self.text(plan, &named, recorded.status));
         }
-        other_summary.write(&summary)?;
-        let checked = exit_code(self.fail_under, &summary);
+        other_summary.write(&named.summary)?;
+        let checked = exit_code(self.fail_under, &named.summary);
         if self.report {
             show(&options.output)?;
         }
         Ok(Run {
+            // What is wrong with the program matters more than its profile.
             status: match recorded.status.exit_code() {
                 0 => checked,
                 code => ExitCode::from(code),
@@ -429,26 +471,24 @@ impl RecordArguments {
         }
     }
 
-    /// Names the code of a finished recording, and prints what is missing. Returns the summary, the hottest functions,
-    /// and whether no file is left out.
-    fn convert(
+    /// Names the code of a finished recording, and prints what is missing.
+    fn name_code(
         &self,
         plan: &Plan,
         session: &Session<'_>,
         recorded: &Recorded,
         options: &InjectOptions,
         mut bar: Bar,
-    ) -> Result<(Summary, Option<Report>, bool), Diagnostic> {
-        let (mut without_kernel, mut left) = (None, Vec::new());
-        let (mut running, mut collected) = (BTreeMap::new(), Collected::default());
+    ) -> Result<Named, Diagnostic> {
+        let mut found = Found::default();
         let collect = |profile: &IndexedProfile<'_>| {
             let index = &profile.index;
-            running = session.left_running(recorded, index);
-            collected = session.collect(recorded, profile);
-            let files = mem::take(&mut collected.files);
-            let paths = files.iter().filter(|file| file.is_left);
-            left.extend(paths.map(|file| file.written_to.clone()));
-            without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
+            found.running = session.left_running(recorded, index);
+            found.collected = session.collect(recorded, profile);
+            let files = mem::take(&mut found.collected.files);
+            let copied = files.iter().filter(|file| file.is_left);
+            found.copied = copied.map(|file| file.written_to.clone()).collect();
+            found.without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
             session.write_manifest(&Manifest::new(plan, recorded, index, files))
         };
         let mut hottest = None;
@@ -460,13 +500,14 @@ impl RecordArguments {
             hottest = Report::of(&tables, counts, &report_options).ok();
         };
         let summary = inject_after(collect, Some(&mut observe), options, &mut bar);
+        // Messages follow where the bar was.
         drop(bar);
         let summary = summary?;
-        self.warn(without_kernel.as_slice());
-        self.warn(&collected.left_out);
+        self.warn(found.without_kernel.as_slice());
+        self.warn(&found.collected.left_out);
         if let Some(Report { missing, .. }) = &mut hottest {
             // There are messages of these.
-            missing.without_kernel &= without_kernel.is_none();
+            missing.without_kernel &= found.without_kernel.is_none();
             missing.unnamed = 0;
             if summary.unwound.is_some() {
                 missing.cut = 0;
@@ -474,21 +515,20 @@ impl RecordArguments {
         }
         let advised = plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen);
         self.warn(&plan.after_signal(advised, recorded));
-        if !self.quiet && !left.is_empty() {
-            print_message(&format!("copied, and left where they are: {}", left.join(", ")));
+        let is_whole = found.collected.left_out.is_empty();
+        if !self.quiet {
+            found.print_left();
         }
-        if !self.quiet && !collected.untouched.is_empty() {
-            let paths = listed(collected.untouched.into_iter());
-            print_message(&format!("not copied, and left where they are: {paths}"));
-        }
-        if !self.quiet && !running.is_empty() {
-            print_message(&running_text(&running));
-        }
-        Ok((summary, hottest, collected.left_out.is_empty()))
+        Ok(Named {
+            summary,
+            hottest,
+            is_whole,
+        })
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
-    fn text(&self, plan: &Plan, summary: &Summary, hottest: Vec<String>, status: ProgramStatus) -> String {
+    fn text(&self, plan: &Plan, named: &Named, status: ProgramStatus) -> String {
+        let summary = &named.summary;
         let mut lines: Vec<String> = Vec::new();
         match status {
             ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
@@ -496,7 +536,7 @@ impl RecordArguments {
             ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
         }
         lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
-        lines.extend(hottest);
+        lines.extend(named.hottest.iter().flat_map(Report::first_lines));
         let archive = archive_path(plan.folder());
         if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
             let folder = printable_path(plan.folder());
@@ -510,43 +550,6 @@ impl RecordArguments {
         }
         lines.join("\n")
     }
-}
-
-/// Number of processes and files in a message. More are workers of a server, or files that somebody has put into `/tmp`.
-const MAX_LISTED: usize = 10;
-
-/// Returns the message about processes that the program has left running, with their runtimes.
-fn running_text(running: &BTreeMap<u32, &'static str>) -> String {
-    let names = running
-        .iter()
-        .map(|(pid, runtime)| format!("{runtime} (process {pid})"));
-    let pids = running.keys().take(MAX_LISTED).map(u32::to_string);
-    let (names, pids) = (listed(names), pids.collect::<Vec<_>>().join(","));
-    format!("left running: {names}; to record it: jitinject record -p {pids}")
-}
-
-/// Returns a list of up to [`MAX_LISTED`] of some texts.
-fn listed(texts: impl ExactSizeIterator<Item = String>) -> String {
-    let more = texts.len().saturating_sub(MAX_LISTED);
-    let first = texts.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
-    let end = (more > 0).then(|| format!(" and {more} more"));
-    first + &end.unwrap_or_default()
-}
-
-/// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
-fn packed_text(plan: &Plan, archive: &Path, size: u64, is_whole: bool) -> String {
-    let name = plan.path("");
-    let name = name
-        .file_name()
-        .and_then(|name| name.to_str())
-        .map(shell_word)
-        .unwrap_or_default();
-    let (archive, size) = (printable_path(archive), HumanBytes(size));
-    let content = if is_whole { "all of it" } else { "all else" };
-    format!(
-        "{archive} has {content} ({size}); where it is unpacked: \
-         perf --buildid-dir {name}/debug report --no-children -i {name}/perf.jit.data"
-    )
 }
 
 /// Runs perf report.
@@ -585,16 +588,4 @@ pub fn launch_recorded() -> Option<ExitCode> {
     // The session reads the reason from the file.
     let _ = launch(&pid_file, group, &command);
     Some(ExitCode::from(NOT_STARTED))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_files_ten_are_named() {
-        let texts = |count: u32| listed((0..count).map(|number| number.to_string()));
-        assert_eq!(texts(10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
-        assert_eq!(texts(12), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more");
-    }
 }
