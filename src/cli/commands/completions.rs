@@ -51,39 +51,11 @@ fn with_values(program: Command) -> Command {
 
 /// Offers commands only as the first word: after an option or a profile, they are refused. clap's scripts offer them anywhere.
 fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String {
-    let is_command = |word: &str| {
-        program
-            .get_subcommands()
-            .any(|command| command.get_name() == word)
-            || word == "help"
-    };
     match shell {
         Shell::Bash => for_bash(program, script),
+        // A script of another version of clap stays as it is.
         Shell::Zsh => for_zsh(program, script).unwrap_or_else(|| script.to_owned()),
-        Shell::Fish => {
-            let offers = |line: &str| {
-                line.split_once(" -a \"")
-                    .and_then(|(_, word)| word.split('"').next())
-                    .is_some_and(is_command)
-            };
-            let lines = script.lines().map(|line| {
-                if offers(line) {
-                    line.replace(
-                        "\"__fish_jitinject_needs_command\"",
-                        "\"test (count (commandline -opc)) -eq 1\"",
-                    )
-                } else {
-                    line.to_owned()
-                }
-            });
-            // clap's script has no values of positional arguments.
-            let codes: Vec<&str> = diagnostics::catalogue().map(|entry| entry.id).collect();
-            let codes = format!(
-                "complete -c jitinject -n \"__fish_jitinject_using_subcommand explain\" -f -a \"{}\"",
-                codes.join(" ")
-            );
-            lines.chain([codes]).collect::<Vec<_>>().join("\n") + "\n"
-        }
+        Shell::Fish => for_fish(program, script),
         _ => script.to_owned(),
     }
 }
@@ -95,6 +67,7 @@ fn for_bash(program: &Command, script: &str) -> String {
         arguments.any(|argument| argument.get_value_hint() == ValueHint::AnyPath)
     };
     let mut lines = Vec::new();
+    // The line before that of the options: `jitinject)`, or `jitinject__subcmd__check)`.
     let mut case = "";
     for line in script.lines() {
         lines.push(line);
@@ -114,10 +87,41 @@ fn for_bash(program: &Command, script: &str) -> String {
     lines.join("\n") + "\n"
 }
 
+/// The same in fish. clap's script also lacks the values of positional arguments, such as the codes to explain.
+fn for_fish(program: &Command, script: &str) -> String {
+    let is_command = |word: &str| {
+        let mut commands = program.get_subcommands();
+        commands.any(|command| command.get_name() == word) || word == "help"
+    };
+    let offers_command = |line: &str| {
+        let offered = line.split_once(" -a \"");
+        let word = offered.and_then(|(_, word)| word.split('"').next());
+        word.is_some_and(is_command)
+    };
+    let lines = script.lines().map(|line| {
+        if offers_command(line) {
+            line.replace(
+                "\"__fish_jitinject_needs_command\"",
+                "\"test (count (commandline -opc)) -eq 1\"",
+            )
+        } else {
+            line.to_owned()
+        }
+    });
+    let codes: Vec<&str> = diagnostics::catalogue().map(|entry| entry.id).collect();
+    let codes = format!(
+        "complete -c jitinject -n \"__fish_jitinject_using_subcommand explain\" -f -a \"{}\"",
+        codes.join(" ")
+    );
+    lines.chain([codes]).collect::<Vec<_>>().join("\n") + "\n"
+}
+
 /// The same in zsh. In clap's script, a command is only the word after a profile, and options end at the first file.
+/// `None` if the script is not as expected.
 fn for_zsh(program: &Command, script: &str) -> Option<String> {
     const COMMANDS: &str = "\n\":: :_jitinject_commands\" \\\n\"*::: :->jitinject\" \\\n";
     let (before, after) = script.split_once(COMMANDS)?;
+    // The line before is that of the argument with the profile.
     let (options, profile) = before.rsplit_once('\n')?;
     let profile = profile.strip_suffix(" \\")?;
     let commands: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
