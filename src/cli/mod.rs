@@ -189,6 +189,7 @@ impl CommandLine {
         line
     }
 
+    /// Parses arguments, the first of which is the program. An error says what to type instead if that is known.
     fn from(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         if let Some(advice) = perf_commands::advice(&arguments) {
             return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, advice));
@@ -202,35 +203,47 @@ impl CommandLine {
                 _ => error,
             })?;
         let line = Self::from_arg_matches(&matches)?;
-        if line
-            .inject
-            .profile()
-            .is_some_and(perf_commands::is_mistyped_command)
-        {
-            if let Some(error) = Self::without_equals(&arguments, line.inject.profile()) {
+        let profile = line.inject.profile();
+        if profile.is_some_and(perf_commands::is_mistyped_command) {
+            if let Some(error) = Self::without_equals(&arguments, profile) {
                 return Err(error);
             }
             Self::commands_only().try_get_matches_from(&arguments)?;
         }
-        // No option of compare takes it as its value.
-        let is_separated = arguments.iter().any(|argument| argument == "--");
-        let conflict = match matches.subcommand_name() {
-            None => line.inject.conflict(),
-            Some(name) => misplaced_option(&matches)
-                .map(|option| format!("put {option} after `{name}`"))
-                .or_else(|| match &line.command {
-                    Some(Command::Compare(compare)) => compare.conflict(is_separated).map(str::to_owned),
-                    Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
-                    Some(Command::Report(arguments)) => arguments.conflict(),
-                    Some(Command::Export(arguments)) => arguments.conflict(),
-                    Some(Command::Inject(arguments)) => arguments.conflict(),
-                    Some(Command::Timeline(arguments)) => arguments.conflict(),
-                    _ => None,
-                }),
+        let command = matches.subcommand_name();
+        let misplaced = || {
+            let name = command?;
+            let option = misplaced_option(&matches)?;
+            Some(format!("put {option} after `{name}`"))
         };
-        conflict.map_or(Ok(line), |conflict| {
-            Err(Self::misused(matches.subcommand_name(), conflict))
-        })
+        let conflict = misplaced().or_else(|| line.conflict(&arguments));
+        match conflict {
+            Some(conflict) => Err(Self::misused(command, conflict)),
+            None => Ok(line),
+        }
+    }
+
+    /// Returns why arguments contradict each other, if they do, which clap cannot know. `typed` are all words.
+    fn conflict(&self, typed: &[OsString]) -> Option<String> {
+        // No option of compare takes it as its value.
+        let is_separated = || typed.iter().any(|argument| argument == "--");
+        match &self.command {
+            None => self.inject.conflict(),
+            Some(Command::Compare(arguments)) => arguments.conflict(is_separated()).map(str::to_owned),
+            Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
+            Some(Command::Report(arguments)) => arguments.conflict(),
+            Some(Command::Export(arguments)) => arguments.conflict(),
+            Some(Command::Inject(arguments)) => arguments.conflict(),
+            Some(Command::Timeline(arguments)) => arguments.conflict(),
+            // Their arguments are independent of each other.
+            Some(
+                Command::Dump(_)
+                | Command::Check(_)
+                | Command::Explain(_)
+                | Command::Man(_)
+                | Command::Completions(_),
+            ) => None,
+        }
     }
 
     /// Returns an error with the usage of a command.
