@@ -13,7 +13,8 @@ use crate::tools::compare::matching::{AFTER, BEFORE, MatchedFunction, RunTable};
 use crate::tools::compare::measure::{Measure, Part, Scale};
 use crate::tools::compare::options::CompareOptions;
 use crate::tools::compare::rules::RuleResult;
-use crate::tools::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
+use crate::tools::compare::significance::{Estimate, FunctionTest};
+use crate::tools::compare::statistics::{Quantiles, cost_difference, mean};
 use crate::tools::compare::summary_file::ParsedSummary;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
@@ -115,21 +116,6 @@ pub struct FunctionChange {
     pub explanation: Option<Explanation>,
 }
 
-/// A value on both sides, in percent of the [measure](Measure).
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub struct Estimate {
-    /// Mean of the first side.
-    pub before: f64,
-    /// Mean of the second side.
-    pub after: f64,
-    /// Difference, in percentage points.
-    pub change: f64,
-    /// Half the width of its confidence interval; `None` if it was too small to be tested.
-    pub margin: Option<f64>,
-    /// Whether the change is more than chance.
-    pub is_significant: bool,
-}
-
 /// Time in the code of one tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierChange {
@@ -159,8 +145,11 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
         least,
     };
     let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
-    let own = tests.estimates(&rows, Part::Own, cpu.as_ref());
-    let total = tests.estimates(&rows, Part::Total, None);
+    let significant_cpu = cpu.filter(|cpu| cpu.is_significant);
+    let change_of_run = significant_cpu.map_or(0.0, |cpu| cpu.change_percent);
+    let own = tests.estimates(&rows, Part::Own, change_of_run);
+    // Outer callers have most of the time in any case: their totals would only repeat the change of the run.
+    let total = tests.estimates(&rows, Part::Total, 0.0);
     let mut tiers = tiers(table, scale);
     let found = table.live_rows().zip(own.into_iter().zip(total));
     let mut functions: Vec<(u32, FunctionChange)> = found
@@ -195,197 +184,6 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
         rules: Vec::new(),
         functions,
         least_change: least,
-    }
-}
-
-/// How functions are tested.
-struct FunctionTest<'t, 's> {
-    table: &'t RunTable<'s>,
-    scale: &'t Scale,
-    options: &'t CompareOptions,
-    /// Probability that any function is significant by chance.
-    level: f64,
-    /// Least change that matters, above 0.
-    least: f64,
-}
-
-impl FunctionTest<'_, '_> {
-    /// Returns the values of a function in the runs of both sides.
-    fn values_by_run(&self, row: u32, weights: &[f64], part: Part) -> [Vec<f64>; 2] {
-        [BEFORE, AFTER].map(|side| {
-            let runs = self.table.runs_of(side);
-            let mut values = vec![0.0; runs.len()];
-            for (run, value) in self.nonzero(row, side, weights, part) {
-                if let Some(known) = values.get_mut(run.saturating_sub(runs.start)) {
-                    *known = value;
-                }
-            }
-            values
-        })
-    }
-
-    /// Returns the mean values of a function on both sides.
-    fn means(&self, row: u32, weights: &[f64], part: Part) -> [f64; 2] {
-        [BEFORE, AFTER].map(|side| {
-            let values = self.nonzero(row, side, weights, part);
-            let sum = values.fold(0.0, |sum, (_, value)| sum + value);
-            sum / self.table.runs_of(side).len().max(1) as f64
-        })
-    }
-
-    /// Returns the values of a function in the runs of a side that have it. It is 0 in all others. `weights` has the value
-    /// of a sample in each run.
-    fn nonzero(
-        &self,
-        row: u32,
-        side: usize,
-        weights: &[f64],
-        part: Part,
-    ) -> impl Iterator<Item = (usize, f64)> {
-        self.samples(row, side, part).map(move |(run, samples)| {
-            let weight = weights.get(run).copied().unwrap_or_default();
-            (run, samples * weight * self.scale.period(row, run, part))
-        })
-    }
-
-    /// Returns the number of samples in a function, or a part of it, in the runs of a side that have it.
-    fn samples(&self, row: u32, side: usize, part: Part) -> impl Iterator<Item = (usize, f64)> {
-        let counts = self.table.counts(row, side);
-        counts.map(move |(run, (own, total))| match part {
-            Part::Own => (run, own as f64),
-            Part::Total => (run, total as f64),
-        })
-    }
-
-    /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time
-    /// may change as it does.
-    fn estimates(&self, rows: &[u32], part: Part, cpu: Option<&CpuChange>) -> Vec<Estimate> {
-        let weights = &self.scale.weights;
-        let estimate = |&row: &u32| {
-            let [before, after] = self.means(row, weights, part);
-            Estimate {
-                before,
-                after,
-                change: after - before,
-                ..Estimate::default()
-            }
-        };
-        let mut estimates: Vec<Estimate> = rows.iter().map(estimate).collect();
-        // A function that changed by `least` has at least half of that on average. The selection depends on the sum of
-        // the sides only, so it does not prefer differences by chance.
-        let is_tested = |estimate: &Estimate| estimate.before + estimate.after >= self.least;
-        let is_stable = |index: usize| rows.get(index).is_some_and(|&row| !self.is_unpredictable(row));
-        let tested: Vec<usize> = (0..rows.len())
-            .filter(|&index| estimates.get(index).is_some_and(is_tested) && is_stable(index))
-            .collect();
-        let tested_rows: Vec<u32> = tested
-            .iter()
-            .filter_map(|&index| rows.get(index).copied())
-            .collect();
-        let shares = self.differences(&tested_rows, &self.scale.share_weights, part);
-        let shown = match self.scale.measure {
-            Measure::Share => shares.clone(),
-            _ => self.differences(&tested_rows, weights, part),
-        };
-        let cpu = cpu.filter(|cpu| cpu.is_significant);
-        let direction = cpu.map_or(0.0, |cpu| cpu.change_percent);
-        let changes = shares.iter().zip(&shown).zip(&tested_rows);
-        let probabilities = changes.map(|((share, shown), &row)| {
-            let probability = self.probability(share, shown);
-            let is_like_all = shown.change * direction > 0.0 && !self.is_opposed(share, direction);
-            if is_like_all && self.has_most(row, part) {
-                probability.min(shown.p())
-            } else {
-                probability
-            }
-        });
-        let parts = tested
-            .iter()
-            .map(|&index| estimates.get(index).map_or(0.0, |it| it.before + it.after));
-        let results = holm(&probabilities.zip(parts).collect::<Vec<_>>(), self.level);
-        let mut quantiles = Quantiles::new(self.level);
-        for ((index, difference), is_significant) in tested.into_iter().zip(&shown).zip(results) {
-            if let Some(estimate) = estimates.get_mut(index) {
-                estimate.is_significant = is_significant;
-                estimate.margin = Some(difference.margin(&mut quantiles));
-            }
-        }
-        estimates
-    }
-
-    /// Whether the variation of a function is neither known nor can be assumed. The time of the kernel depends on the whole
-    /// machine: clearing pages took from 0.4 to 8 percent of the same program.
-    fn is_unpredictable(&self, row: u32) -> bool {
-        let is_kernel = self
-            .table
-            .function(row)
-            .is_some_and(|function| function.kind == CodeOrigin::Kernel);
-        is_kernel && self.table.is_one_run_each()
-    }
-
-    /// Tests the own samples or totals of rows. Runs have `weights`.
-    fn differences(&self, rows: &[u32], weights: &[f64], part: Part) -> Vec<Difference> {
-        let table = self.table;
-        let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
-        let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
-        // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
-        let assumed = if table.runs.iter().any(|run| run.samples.jit > 0) {
-            self.options.assumptions.jit
-        } else {
-            self.options.assumptions.other
-        };
-        let series = |&row: &u32| {
-            let samples = || {
-                let sides = [BEFORE, AFTER].into_iter();
-                sides.flat_map(move |side| self.samples(row, side, part))
-            };
-            let counts: f64 = samples().map(|(_, samples)| samples).sum();
-            let weighted: f64 = samples()
-                .map(|(run, samples)| samples * self.scale.period(row, run, part))
-                .sum();
-            let period = if counts > 0.0 { weighted / counts } else { 1.0 };
-            // One more sample with and without the function keep the variance above 0.
-            let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
-            let sampling = sampling.map(|variance| variance * share * (1.0 - share) * period.powi(2));
-            Series::of(&self.values_by_run(row, weights, part), sampling, assumed)
-        };
-        differences(&rows.iter().map(series).collect::<Vec<_>>())
-    }
-
-    /// Returns the probability of a change by chance: that of the share, if the shown value changed in the same direction.
-    ///
-    /// If one function takes longer, the shares of all others fall, but not their times. If a machine is slower, the times
-    /// of all functions rise, but not their shares.
-    fn probability(&self, share: &Difference, shown: &Difference) -> f64 {
-        let is_shown = share.change * shown.change > 0.0 && shown.p() <= self.level;
-        if is_shown { share.p() } else { 1.0 }
-    }
-
-    /// Whether a share changed against a direction by more than chance.
-    fn is_opposed(&self, share: &Difference, direction: f64) -> bool {
-        share.change * direction < 0.0 && share.p() <= self.level
-    }
-
-    /// Whether a function has more than half of the time on both sides. If it takes longer, so does the whole run, and its
-    /// share hardly rises.
-    fn has_most(&self, row: u32, part: Part) -> bool {
-        let shares = self.means(row, &self.scale.share_weights, part);
-        shares.iter().all(|share| *share > 50.0)
-    }
-}
-
-/// Returns the mean variance by sampling of the values of a side's runs, for a share `p` divided by `p (1 - p)`.
-fn sampling_variance(table: &RunTable<'_>, weights: &[f64], side: usize) -> f64 {
-    let runs = table.runs_of(side);
-    let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
-    let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
-    mean(&variances)
-}
-
-fn mean(values: &[f64]) -> f64 {
-    match values.len() {
-        0 => 0.0,
-        count => values.iter().sum::<f64>() / count as f64,
     }
 }
 

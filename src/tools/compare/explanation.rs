@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::tools::compare::comparison::{Estimate, FunctionChange};
+use crate::tools::compare::comparison::FunctionChange;
 use crate::tools::compare::matching::{AFTER, BEFORE, Callers, RunTable};
+use crate::tools::compare::significance::Estimate;
 
 /// Least part of the lost time that the other functions must have gained.
 const MIN_BALANCE: f64 = 0.6;

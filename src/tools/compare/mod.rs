@@ -3,7 +3,7 @@
 //!
 //! - [`summary_file`] reads the summaries, and checks them.
 //! - `matching` finds the same function in all runs, whatever its line, directory or tier, also if it was renamed.
-//! - `measure` turns samples into shares or time per run, [`statistics`] tests the differences.
+//! - `measure` turns samples into shares or time per run, `significance` and [`statistics`] test the differences.
 //! - `explanation` finds time that only moved between functions, because a compiler inlined a call or not.
 //! - `rules` parses the rules of `--fail-on`, and `gate` checks them.
 //! - [`report`] writes the result as text, Markdown or a flame graph.
@@ -16,6 +16,7 @@ mod measure;
 mod options;
 pub mod report;
 mod rules;
+mod significance;
 #[cfg(test)]
 mod simulations;
 pub mod statistics;
@@ -23,15 +24,14 @@ pub mod summary_file;
 #[cfg(test)]
 mod testing;
 
-pub use self::comparison::{
-    Comparison, CpuChange, Estimate, FORMAT, FunctionChange, Side, TierChange, Verdict,
-};
+pub use self::comparison::{Comparison, CpuChange, FORMAT, FunctionChange, Side, TierChange, Verdict};
 pub use self::explanation::{Explanation, ExplanationKind};
 pub use self::matching::MatchedFunction;
 pub use self::measure::Measure;
 pub use self::options::{CompareOptions, MeasureChoice};
 pub use self::report::flame_graph::ComparedFlameGraph;
 pub use self::rules::{GateRule, RuleResult};
+pub use self::significance::Estimate;
 pub use self::summary_file::ParsedSummary;
 
 use crate::results::diagnostics::Diagnostic;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use jitdump::printable;
 
 use crate::results::summary::{count, percent};
-use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Verdict};
+use crate::tools::compare::comparison::{Comparison, FunctionChange, Side, Verdict};
 use crate::tools::compare::report::shortened;
+use crate::tools::compare::significance::Estimate;
 
 /// Rows of the tables of own times and totals. All functions are in the JSON.
 const MAX_ROWS: usize = 40;

@@ -66,14 +66,20 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The continued fraction of the incomplete beta function, by Lentz's method.
+/// Returns the continued fraction of the incomplete beta function, by Lentz's method (Numerical Recipes, `betacf`). Each
+/// step is for an even and an odd coefficient.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
+    /// Takes the place of a 0 that would be divided by.
     const TINY: f64 = 1e-300;
+    /// Steps after which it ends in any case.
+    const MAX_STEPS: u32 = 500;
+    /// Relative change by a step that is too small to matter.
+    const PRECISION: f64 = 1e-14;
     let nonzero = |value: f64| if value.abs() < TINY { TINY } else { value };
     let mut numerator = 1.0;
     let mut denominator = 1.0 / nonzero(1.0 - (a + b) * x / (a + 1.0));
     let mut fraction = denominator;
-    for step in 1..500 {
+    for step in 1..MAX_STEPS {
         let m = f64::from(step);
         let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
         let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
@@ -84,7 +90,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
             change = denominator * numerator;
             fraction *= change;
         }
-        if (change - 1.0).abs() < 1e-14 {
+        if (change - 1.0).abs() < PRECISION {
             break;
         }
     }

@@ -27,10 +27,13 @@
 //! ones do not hide the changes of the large ones.
 
 mod distributions;
+mod many_tests;
+mod quantiles;
 
-use self::distributions::{
-    MAX_FREEDOM, digamma, quantile_between, trigamma, trigamma_inverse, two_sided_p, two_sided_quantile,
-};
+pub use self::many_tests::{WeightedTest, holm};
+pub use self::quantiles::Quantiles;
+
+use self::distributions::{MAX_FREEDOM, digamma, trigamma, trigamma_inverse, two_sided_p};
 
 /// Factor of the sampling variance if each side has one run. Over 14 runs of one program in Node.js 20, the functions
 /// with the least variation had 0.8 to 1.7 times the sampling variance.
@@ -133,35 +136,11 @@ impl Difference {
     }
 }
 
-/// Quantiles of the t-distribution at one level, computed once for each whole degree of freedom.
-#[derive(Debug)]
-pub struct Quantiles {
-    level: f64,
-    known: Vec<Option<f64>>,
-}
-
-impl Quantiles {
-    /// Creates those of values that are exceeded with a probability of `level`.
-    pub fn new(level: f64) -> Self {
-        Self {
-            level,
-            known: vec![None; MAX_FREEDOM as usize + 1],
-        }
-    }
-
-    fn get(&mut self, freedom: f64) -> f64 {
-        let freedom = freedom.clamp(1.0, MAX_FREEDOM);
-        let bounds = [freedom.ceil(), freedom.floor()].map(|whole| self.whole(whole as usize));
-        quantile_between(self.level, freedom, bounds)
-    }
-
-    fn whole(&mut self, freedom: usize) -> f64 {
-        let level = self.level;
-        let compute = || two_sided_quantile(level, freedom as f64);
-        match self.known.get_mut(freedom) {
-            Some(known) => *known.get_or_insert_with(compute),
-            None => compute(),
-        }
+/// Returns the mean of some values; 0 if there are none.
+pub fn mean(values: &[f64]) -> f64 {
+    match values.len() {
+        0 => 0.0,
+        count => values.iter().sum::<f64>() / count as f64,
     }
 }
 
@@ -179,10 +158,7 @@ impl Moments {
     /// Computes them. The variance of fewer than two values is 0.
     fn of(values: &[f64]) -> Self {
         let runs = values.len() as f64;
-        let mean = match values.len() {
-            0 => 0.0,
-            _ => values.iter().sum::<f64>() / runs,
-        };
+        let mean = mean(values);
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let freedom = (runs - 1.0).max(0.0);
         Self {
@@ -207,23 +183,56 @@ struct Variation {
     overdispersion: f64,
 }
 
+/// A side of several runs of a function with enough samples to show how much functions vary.
+struct Observed<'f> {
+    moments: &'f Moments,
+    /// Variance of the value of one run by sampling.
+    sampling: f64,
+}
+
+impl Observed<'_> {
+    /// Returns those of functions.
+    fn of(functions: &[Series]) -> Vec<Observed<'_>> {
+        let sides = functions
+            .iter()
+            .flat_map(|function| function.moments.iter().zip(function.sampling));
+        let observed = sides.map(|(moments, sampling)| Observed { moments, sampling });
+        observed.filter(Observed::shows_variation).collect()
+    }
+
+    /// Whether there are several runs and, as far as the variance by sampling tells, [`MIN_SAMPLES`] in each.
+    fn shows_variation(&self) -> bool {
+        let mean = self.moments.mean;
+        self.moments.freedom > 0.0 && mean * mean >= MIN_SAMPLES * self.sampling
+    }
+}
+
+/// Ratio of an observed variance to the expected one.
+#[derive(Clone, Copy)]
+struct VarianceRatio {
+    value: f64,
+    /// Degrees of freedom of the observed variance.
+    freedom: f64,
+}
+
+/// The distribution of such ratios.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct FittedRatios {
+    /// At least 1.
+    scale: f64,
+    /// Second degrees of freedom: how much the expected variances are worth. 0 if there are too few ratios.
+    freedom: f64,
+}
+
 impl Variation {
     /// Estimates it from the observed variances of all functions.
     fn of(functions: &[Series]) -> Self {
-        let sides = functions
-            .iter()
-            .flat_map(|function| function.moments.iter().zip(&function.sampling));
-        let observed: Vec<(&Moments, f64)> = sides
-            .filter(|(moments, sampling)| {
-                moments.freedom > 0.0 && moments.mean * moments.mean >= MIN_SAMPLES * **sampling
-            })
-            .map(|(moments, sampling)| (moments, *sampling))
-            .collect();
         let runs = functions
             .first()
             .map(|function| function.moments.map(|side| side.runs));
-        let runs = runs.unwrap_or([1.0; 2]);
-        let freedom = runs[0] + runs[1] - 2.0;
+        let [runs_before, runs_after] = runs.unwrap_or([1.0; 2]);
+        let freedom = runs_before + runs_after - 2.0;
+        // Of one run on each side, nothing is observed.
         if freedom == 0.0 {
             return Self {
                 relative: None,
@@ -233,24 +242,27 @@ impl Variation {
             };
         }
         let [with_few, with_many] = PRIOR_VARIATIONS;
-        let prior = if runs[0].min(runs[1]) < 3.0 {
+        let prior = if runs_before.min(runs_after) < 3.0 {
             with_few
         } else {
             with_many
         };
+        let observed = Observed::of(functions);
         let sum = freedom * relative_variation(&observed) + PRIOR_WEIGHT * prior.powi(2);
         let relative = sum / (freedom + PRIOR_WEIGHT);
-        let expected = |moments: &Moments, sampling: f64| sampling + relative * moments.mean.powi(2);
-        let ratios: Vec<(f64, f64)> = observed
-            .iter()
-            .map(|&(moments, sampling)| (moments.variance / expected(moments, sampling), moments.freedom))
-            .collect();
-        let (ratio, own) = fit_ratios(&ratios);
+        let ratio = |observed: &Observed<'_>| {
+            let expected = observed.sampling + relative * observed.moments.mean.powi(2);
+            VarianceRatio {
+                value: observed.moments.variance / expected,
+                freedom: observed.moments.freedom,
+            }
+        };
+        let fitted = fit_ratios(&observed.iter().map(ratio).collect::<Vec<_>>());
         Self {
             relative: Some(relative),
-            ratio,
+            ratio: fitted.scale,
             // All functions share the runs, so they show less than as many independent values.
-            freedom: own.min(2.0 * (freedom + PRIOR_WEIGHT)),
+            freedom: fitted.freedom.min(2.0 * (freedom + PRIOR_WEIGHT)),
             overdispersion: 1.0,
         }
     }
@@ -267,58 +279,77 @@ impl Variation {
         let [one, other] = function.sampling;
         self.ratio * (self.overdispersion * if side == 0 { one } else { other } + relative)
     }
+
+    /// Returns the variance of a side's values: the mean of the observed and the `expected` one, weighted by their degrees of
+    /// freedom; 0 if there is neither.
+    fn mean_variance(&self, side: &Moments, expected: f64) -> f64 {
+        let freedom = self.freedom + side.freedom;
+        let sum = self.freedom * expected + side.freedom * side.variance;
+        if freedom > 0.0 { sum / freedom } else { 0.0 }
+    }
 }
 
-/// Returns the weighted median of the relative variations beyond sampling, squared.
-fn relative_variation(observed: &[(&Moments, f64)]) -> f64 {
-    let mut values: Vec<(f64, f64)> = observed
+/// Returns the weighted median of the relative variations beyond sampling, squared; 0 if nothing is observed.
+fn relative_variation(observed: &[Observed<'_>]) -> f64 {
+    let mut variations: Vec<(f64, f64)> = observed
         .iter()
-        .map(|(moments, sampling)| {
+        .map(|Observed { moments, sampling }| {
             // The median of a variance is less than its mean (Wilson and Hilferty).
             let median = (1.0 - 2.0 / (9.0 * moments.freedom)).powi(3);
             let square = moments.mean.powi(2);
             let beyond = (moments.variance / median - sampling).max(0.0) / square;
-            (beyond, moments.freedom * square / sampling)
+            let weight = moments.freedom * square / sampling;
+            (beyond, weight)
         })
         .collect();
-    values.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    variations.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let half = variations.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let mut sum = 0.0;
-    for (value, weight) in values {
+    for (beyond, weight) in variations {
         sum += weight;
         if sum >= half {
-            return value;
+            return beyond;
         }
     }
     0.0
 }
 
-/// Fits an F-distribution to ratios of variances with their degrees of freedom: returns its scale, at least 1, and its
-/// second degrees of freedom.
-fn fit_ratios(ratios: &[(f64, f64)]) -> (f64, f64) {
+/// Fits an F-distribution to ratios of variances, by the mean and the spread of their logarithms, as limma does.
+fn fit_ratios(ratios: &[VarianceRatio]) -> FittedRatios {
+    /// Smaller ratios count as this: of few values, all may be equal, and 0 has no logarithm.
     const MIN_RATIO: f64 = 0.01;
     if ratios.len() < MIN_VARIANCES {
-        return (1.0, 0.0);
+        return FittedRatios {
+            scale: 1.0,
+            freedom: 0.0,
+        };
     }
     let count = ratios.len() as f64;
+    // Less what is expected of the logarithm by its degrees of freedom.
     let logs: Vec<f64> = ratios
         .iter()
-        .map(|&(ratio, freedom)| ratio.max(MIN_RATIO).ln() - digamma(freedom / 2.0) + (freedom / 2.0).ln())
+        .map(|&VarianceRatio { value, freedom }| {
+            value.max(MIN_RATIO).ln() - digamma(freedom / 2.0) + (freedom / 2.0).ln()
+        })
         .collect();
     let mean = logs.iter().sum::<f64>() / count;
     let spread = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let by_chance = ratios
-        .iter()
-        .map(|&(_, freedom)| trigamma(freedom / 2.0))
-        .sum::<f64>()
-        / count;
+    let expected_spreads = ratios.iter().map(|ratio| trigamma(ratio.freedom / 2.0));
+    let by_chance = expected_spreads.sum::<f64>() / count;
     let beyond = spread - by_chance;
+    // All functions have the same expected variance.
     if beyond <= 0.0 {
-        return (mean.exp().max(1.0), MAX_FREEDOM);
+        return FittedRatios {
+            scale: mean.exp().max(1.0),
+            freedom: MAX_FREEDOM,
+        };
     }
     let half = trigamma_inverse(beyond);
     let scale = (mean + digamma(half) - half.ln()).exp();
-    (scale.max(1.0), (2.0 * half).min(MAX_FREEDOM))
+    FittedRatios {
+        scale: scale.max(1.0),
+        freedom: (2.0 * half).min(MAX_FREEDOM),
+    }
 }
 
 /// Returns the difference between the sides for each function.
@@ -331,27 +362,27 @@ pub fn differences(functions: &[Series]) -> Vec<Difference> {
 /// Returns the difference between the sides for a function.
 fn difference(variation: &Variation, function: &Series) -> Difference {
     let [before, after] = &function.moments;
-    let expected = [0, 1].map(|side| variation.expected(function, side));
-    let own = |side: &Moments, expected: f64| {
-        let freedom = variation.freedom + side.freedom;
-        let sum = variation.freedom * expected + side.freedom * side.variance;
-        (if freedom > 0.0 { sum / freedom } else { 0.0 }, freedom)
-    };
-    let ((mut one, freedom), (mut other, other_freedom)) =
-        (own(before, expected[0]), own(after, expected[1]));
+    let [expected_before, expected_after] = [0, 1].map(|side| variation.expected(function, side));
+    let mut variance_before = variation.mean_variance(before, expected_before);
+    let mut variance_after = variation.mean_variance(after, expected_after);
     // A side with one run varies as the other one.
     if before.freedom == 0.0 && after.freedom > 0.0 {
-        one = other * expected[0] / expected[1];
+        variance_before = variance_after * expected_before / expected_after;
     } else if after.freedom == 0.0 && before.freedom > 0.0 {
-        other = one * expected[1] / expected[0];
+        variance_after = variance_before * expected_after / expected_before;
     }
-    let [least, other_least] = function.sampling;
-    let terms = [one.max(least) / before.runs, other.max(other_least) / after.runs];
+    let [least_before, least_after] = function.sampling;
+    let terms = [
+        variance_before.max(least_before) / before.runs,
+        variance_after.max(least_after) / after.runs,
+    ];
+    let freedoms = [before, after].map(|side| variation.freedom + side.freedom);
+    // Welch's formula is for independent variances.
     let is_shared = before.freedom == 0.0 || after.freedom == 0.0;
     let freedom = if is_shared {
-        freedom.max(other_freedom)
+        freedoms[0].max(freedoms[1])
     } else {
-        welch(terms, [freedom, other_freedom])
+        welch(terms, freedoms)
     };
     Difference {
         change: after.mean - before.mean,
@@ -405,46 +436,9 @@ pub fn cost_difference(before: &[f64], after: &[f64], assumed: f64) -> Differenc
     }
 }
 
-/// Returns which of several tests are significant, so that with probability `1 - level` none is by chance (Holm). A test
-/// has a probability and a weight, its part of `level`.
-pub fn holm(tests: &[(f64, f64)], level: f64) -> Vec<bool> {
-    let ratio = |&(probability, weight): &(f64, f64)| {
-        if weight > 0.0 {
-            probability / weight
-        } else {
-            f64::INFINITY
-        }
-    };
-    let mut order: Vec<(usize, &(f64, f64))> = tests.iter().enumerate().collect();
-    order.sort_by(|one, other| ratio(one.1).total_cmp(&ratio(other.1)));
-    let mut results = vec![false; tests.len()];
-    let mut remaining: f64 = tests.iter().map(|(_, weight)| weight).sum();
-    for (index, test) in order {
-        if remaining <= 0.0 || ratio(test) > level / remaining {
-            break;
-        }
-        if let Some(result) = results.get_mut(index) {
-            *result = true;
-        }
-        remaining -= test.1;
-    }
-    results
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn holm_stops_at_the_first_that_may_be_chance() {
-        let equal = [0.04, 0.001, 0.03, 0.012].map(|probability| (probability, 1.0));
-        assert_eq!(holm(&equal, 0.05), [false, true, false, true]);
-        let weighted = [(0.02, 8.0), (0.001, 1.0), (0.02, 1.0)];
-        assert_eq!(holm(&weighted, 0.05), [true, true, true]);
-        assert_eq!(holm(&[(0.02, 1.0), (0.02, 1.0), (0.9, 1.0)], 0.05), [false; 3]);
-        assert_eq!(holm(&[(0.0, 0.0)], 0.05), [false]);
-        assert!(holm(&[], 0.05).is_empty());
-    }
 
     fn series(before: &[f64], after: &[f64], assumed: f64) -> Series {
         Series::of(&[before.to_vec(), after.to_vec()], [0.16, 0.16], assumed)
@@ -492,9 +486,14 @@ mod tests {
 
     #[test]
     fn few_variances_do_not_show_their_spread() {
-        let ratios = [(0.1, 4.0), (10.0, 4.0)].repeat(3);
-        assert_eq!(fit_ratios(&ratios[..5]), (1.0, 0.0));
-        assert_ne!(fit_ratios(&ratios), (1.0, 0.0));
+        let ratios = [0.1, 10.0].map(|value| VarianceRatio { value, freedom: 4.0 });
+        let ratios = ratios.repeat(3);
+        let unknown = FittedRatios {
+            scale: 1.0,
+            freedom: 0.0,
+        };
+        assert_eq!(fit_ratios(&ratios[..5]), unknown);
+        assert_ne!(fit_ratios(&ratios), unknown);
     }
 
     #[test]
@@ -549,7 +548,10 @@ mod tests {
 
     #[test]
     fn ratios_below_a_hundredth_count_as_a_hundredth() {
-        let fit = |least: f64| fit_ratios(&[(least, 4.0), (1.0, 4.0)].repeat(3));
+        let fit = |least: f64| {
+            let ratios = [least, 1.0].map(|value| VarianceRatio { value, freedom: 4.0 });
+            fit_ratios(&ratios.repeat(3))
+        };
         assert_eq!(fit(0.0), fit(0.01));
         assert_ne!(fit(0.011), fit(0.01));
     }
