@@ -6,6 +6,14 @@ use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::report::shortened;
 use crate::tools::compare::rules::{GateRule, Quantity, RuleResult};
 
+/// A significant change of a function, in percentage points.
+struct Rise {
+    /// 0 if it is not significant.
+    change: f64,
+    /// `None` if it was not tested.
+    margin: Option<f64>,
+}
+
 impl GateRule {
     /// Checks the rule. `differences` are warnings about runs that were not recorded alike, `measure` is what was to be
     /// compared.
@@ -20,16 +28,18 @@ impl GateRule {
             return Err(self.not_checked(&format!("the runs {name} have no samples")));
         }
         let reason = match self.quantity {
-            Quantity::Own => {
-                self.functions_above_limit(comparison, |it| (it.own.margin, it.significant_own()))
-            }
+            Quantity::Own => self.functions_above_limit(comparison, |function| Rise {
+                change: function.significant_own(),
+                margin: function.own.margin,
+            }),
             Quantity::Total if differences.iter().any(|it| it.issue == Issue::StacksDiffer) => {
                 let cause = "some runs were recorded with call stacks and others without";
                 return Err(self.not_checked(cause));
             }
-            Quantity::Total => {
-                self.functions_above_limit(comparison, |it| (it.total.margin, it.significant_total()))
-            }
+            Quantity::Total => self.functions_above_limit(comparison, |function| Rise {
+                change: function.significant_total(),
+                margin: function.total.margin,
+            }),
             Quantity::Cpu => self.cpu(comparison, differences, measure)?,
             Quantity::Named => self.named(comparison),
         };
@@ -45,26 +55,25 @@ impl GateRule {
         error.with("cause", cause)
     }
 
-    /// Returns the functions that break the rule, if any. `value` returns a margin and a significant change.
+    /// Returns the functions that break the rule, if any, on one line: `f /a.js +2.10 ± 0.40; g /b.js +1.02; 3 more`.
     fn functions_above_limit(
         &self,
         comparison: &Comparison,
-        value: impl Fn(&FunctionChange) -> (Option<f64>, f64),
+        rise_of: impl Fn(&FunctionChange) -> Rise,
     ) -> Option<String> {
         /// Functions that are named; the result is a line.
         const MAX_NAMED: usize = 3;
-        let mut broken: Vec<(f64, &FunctionChange, Option<f64>)> = comparison
-            .functions
-            .iter()
-            .map(|function| (function, value(function)))
-            .filter(|(_, (_, rise))| *rise > self.limit)
-            .map(|(function, (margin, rise))| (rise, function, margin))
-            .collect();
-        broken.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let named = broken.iter().take(MAX_NAMED).map(|(rise, function, margin)| {
-            let margin = margin.map_or(String::new(), |margin| format!(" ± {margin:.2}"));
+        let functions = comparison.functions.iter();
+        let rises = functions.map(|function| (function, rise_of(function)));
+        let mut broken: Vec<(&FunctionChange, Rise)> =
+            rises.filter(|(_, rise)| rise.change > self.limit).collect();
+        broken.sort_by(|(_, one), (_, other)| other.change.total_cmp(&one.change));
+        let named = broken.iter().take(MAX_NAMED).map(|(function, rise)| {
+            let margin = rise
+                .margin
+                .map_or(String::new(), |margin| format!(" ± {margin:.2}"));
             let name = shortened(&function.function.text());
-            format!("{name} {rise:+.2}{margin}")
+            format!("{name} {:+.2}{margin}", rise.change)
         });
         let mut text = named.collect::<Vec<_>>().join("; ");
         if let Some(more) = broken.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
