@@ -20,6 +20,9 @@ const MIN_SHARE: f64 = 0.001;
 /// Position of the code of a script outside its functions.
 const SCRIPT: Position = (1, 1);
 
+/// Position of functions without one.
+const UNKNOWN: Position = (0, 0);
+
 /// Identity without the position: kind, origin, name and file.
 type Key<'k> = (CodeOrigin, &'k str, &'k str, Option<&'k str>);
 
@@ -72,6 +75,16 @@ pub struct Positions {
     merged: HashSet<(u32, u32)>,
 }
 
+/// A function of a run whose position is known.
+struct PlacedFunction {
+    key: u32,
+    /// 0 or 1, the index of its side.
+    side: usize,
+    position: Position,
+    /// Samples with it in their stack.
+    samples: u64,
+}
+
 /// Samples of the functions of one key on one side.
 type Samples = BTreeMap<Position, u64>;
 
@@ -86,39 +99,29 @@ impl Positions {
         keys: &Keys<'_>,
         runs_before: usize,
     ) -> Self {
-        let mut entries = Vec::new();
-        let mut all = [0_u64; 2];
-        for (number, (run, identities)) in runs.iter().zip(identities).enumerate() {
-            let side = usize::from(number >= runs_before);
-            let samples = run.profile.events.first().map_or(0, |event| event.samples);
-            if let Some(all) = all.get_mut(side) {
-                *all = all.saturating_add(samples);
-            }
-            let functions = run.profile.functions.iter().zip(identities).enumerate();
-            entries.extend(functions.filter_map(|(index, (function, identity))| {
-                let (own, total) = function.counts();
-                let position = Some(identity.position).filter(|&position| position != (0, 0))?;
-                Some((keys.get(number, index), side, position, own.max(total)))
-            }));
-        }
+        let placed = placed_functions(runs, identities, keys, runs_before);
         let mut first: [Vec<Option<Position>>; 2] =
             [vec![None; keys.keys.len()], vec![None; keys.keys.len()]];
         let mut several: HashMap<u32, [Samples; 2]> = HashMap::default();
-        for &(key, side, position, _) in &entries {
-            let Some(known) = first.get_mut(side).and_then(|side| side.get_mut(key as usize)) else {
+        for function in &placed {
+            let of_side = first.get_mut(function.side);
+            let Some(known) = of_side.and_then(|keys| keys.get_mut(function.key as usize)) else {
                 continue;
             };
-            if *known.get_or_insert(position) != position {
-                several.entry(key).or_default();
+            if *known.get_or_insert(function.position) != function.position {
+                several.entry(function.key).or_default();
             }
         }
-        for &(key, side, position, samples) in &entries {
-            if let Some(side) = several.get_mut(&key).and_then(|sides| sides.get_mut(side)) {
-                let sum = side.entry(position).or_default();
-                *sum = sum.saturating_add(samples);
+        // Now that these keys are known, so that the many others take no memory.
+        for function in &placed {
+            let sides = several.get_mut(&function.key);
+            if let Some(side) = sides.and_then(|sides| sides.get_mut(function.side)) {
+                let sum = side.entry(function.position).or_default();
+                *sum = sum.saturating_add(function.samples);
             }
         }
         let anchors = anchors(keys, &first, &several);
+        let all = samples_of_sides(runs, runs_before);
         let mut positions = Self::default();
         for (key, sides) in several {
             let anchors = keys.file(key).and_then(|file| anchors.get(file));
@@ -142,6 +145,43 @@ impl Positions {
     pub fn is_merged(&self, key: u32, ordinal: u32) -> bool {
         self.merged.contains(&(key, ordinal))
     }
+}
+
+/// Returns the functions of all runs whose position is known.
+fn placed_functions(
+    runs: &[&ParsedSummary],
+    identities: &[Vec<Identity<'_>>],
+    keys: &Keys<'_>,
+    runs_before: usize,
+) -> Vec<PlacedFunction> {
+    let mut placed = Vec::new();
+    for (number, (run, identities)) in runs.iter().zip(identities).enumerate() {
+        let functions = run.profile.functions.iter().zip(identities).enumerate();
+        let known = functions.filter(|(_, (_, identity))| identity.position != UNKNOWN);
+        placed.extend(known.map(|(index, (function, identity))| {
+            let (own, total) = function.counts();
+            PlacedFunction {
+                key: keys.get(number, index),
+                side: usize::from(number >= runs_before),
+                position: identity.position,
+                // A summary that was edited may have a smaller total.
+                samples: own.max(total),
+            }
+        }));
+    }
+    placed
+}
+
+/// Returns the samples of the first event of all runs of each side.
+fn samples_of_sides(runs: &[&ParsedSummary], runs_before: usize) -> [u64; 2] {
+    let mut sides = [0_u64; 2];
+    for (number, run) in runs.iter().enumerate() {
+        let [before, after] = &mut sides;
+        let side = if number < runs_before { before } else { after };
+        let samples = run.profile.events.first().map_or(0, |event| event.samples);
+        *side = side.saturating_add(samples);
+    }
+    sides
 }
 
 /// Returns the anchors of each file in which a name occurs several times, in the order of the first side.
@@ -179,13 +219,14 @@ fn places(position: Position, anchors: &[Anchor]) -> [Option<Position>; 2] {
     let below = anchors.get(next).copied().unwrap_or(above);
     let (line, column) = position;
     let moved = |value: u32, before: u32, after: u32| value.checked_add(after)?.checked_sub(before);
-    [above, below].map(|[before, after]| {
-        let column = if before.0 == line {
-            moved(column, before.1, after.1)?
+    [above, below].map(|[(line_before, column_before), (line_after, column_after)]| {
+        // What is inserted into a line moves only the rest of it.
+        let column = if line_before == line {
+            moved(column, column_before, column_after)?
         } else {
             column
         };
-        Some((moved(line, before.0, after.0)?, column))
+        Some((moved(line, line_before, line_after)?, column))
     })
 }
 
@@ -220,6 +261,7 @@ impl Numbers<'_> {
         let [before, after] = sides;
         let is_moved = anchors.iter().any(|[before, after]| before != after);
         let is_in = |one: &Samples, other: &Samples| one.keys().all(|position| other.contains_key(position));
+        // Without moves, functions have their old positions, and one side lacks some that have no samples there.
         if !is_moved && (is_in(before, after) || is_in(after, before)) {
             let longer = if before.len() > after.len() { before } else { after };
             let same: Vec<Position> = longer.keys().copied().collect();
@@ -237,18 +279,20 @@ impl Numbers<'_> {
         for pair in pairs {
             let [end_before, end_after] = pair.map(Some);
             self.number_gap([until(&mut before, end_before), until(&mut after, end_after)]);
+            // The pair itself.
             let found = [before.next(), after.next()];
-            self.number(found.map(|found| found.into_iter().map(|(position, _)| position).collect()));
+            self.number(found.map(|found| found.into_iter().map(|it| it.position).collect()));
         }
         self.number_gap([until(&mut before, None), until(&mut after, None)]);
     }
 
-    /// Numbers functions between two that are known.
-    fn number_gap(&mut self, sides: [Vec<(Position, bool)>; 2]) {
+    /// Numbers functions between two that are known. If not all have a counterpart, but all large ones may have, the small
+    /// ones are numbered by themselves: a run may lack any of them by chance.
+    fn number_gap(&mut self, sides: [Vec<Candidate>; 2]) {
         let of_size = |is_large: bool| {
             sides.each_ref().map(|side| -> Vec<Position> {
-                let fitting = side.iter().filter(|&&(_, large)| large == is_large);
-                fitting.map(|&(position, _)| position).collect()
+                let fitting = side.iter().filter(|candidate| candidate.is_large == is_large);
+                fitting.map(|candidate| candidate.position).collect()
             })
         };
         let [before, after] = sides.each_ref().map(Vec::len);
@@ -258,7 +302,7 @@ impl Numbers<'_> {
             self.number(large);
             self.number(of_size(false));
         } else {
-            self.number(sides.map(|side| side.into_iter().map(|(position, _)| position).collect()));
+            self.number(sides.map(|side| side.into_iter().map(|it| it.position).collect()));
         }
     }
 
@@ -281,18 +325,23 @@ impl Numbers<'_> {
     }
 }
 
-/// Returns positions, and whether each has at least `least` samples.
-fn with_size(samples: &Samples, least: f64) -> impl Iterator<Item = (Position, bool)> {
-    samples
-        .iter()
-        .map(move |(&position, &samples)| (position, samples as f64 >= least))
+/// A function that gets a number.
+struct Candidate {
+    position: Position,
+    /// Whether it has so many samples that each run should have some.
+    is_large: bool,
 }
 
-/// Takes what is before `end`.
-fn until(
-    rest: &mut Peekable<impl Iterator<Item = (Position, bool)>>,
-    end: Option<Position>,
-) -> Vec<(Position, bool)> {
-    let is_before = |position: Position| end.is_none_or(|end| position < end);
-    std::iter::from_fn(|| rest.next_if(|&(position, _)| is_before(position))).collect()
+/// Returns functions in the order of their positions. Large ones have at least `least` samples.
+fn with_size(samples: &Samples, least: f64) -> impl Iterator<Item = Candidate> {
+    samples.iter().map(move |(&position, &samples)| Candidate {
+        position,
+        is_large: samples as f64 >= least,
+    })
+}
+
+/// Takes what is before `end`; all if there is none.
+fn until(rest: &mut Peekable<impl Iterator<Item = Candidate>>, end: Option<Position>) -> Vec<Candidate> {
+    let is_before = |candidate: &Candidate| end.is_none_or(|end| candidate.position < end);
+    std::iter::from_fn(|| rest.next_if(is_before)).collect()
 }
