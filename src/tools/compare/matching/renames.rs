@@ -32,16 +32,20 @@ struct Leftover<'t, 's> {
     callers: Callers,
 }
 
+/// A function under its names on both sides.
+struct Rename<'l, 't, 's> {
+    from: &'l Leftover<'t, 's>,
+    to: &'l Leftover<'t, 's>,
+}
+
 /// Merges the rows of functions that were renamed or moved: those of the first side go into those of the second.
 pub(super) fn merge_renamed(table: &mut RunTable<'_>) {
     let [before, after] = [BEFORE, AFTER].map(|side| leftovers(table, side));
     let mut renamed: HashMap<u32, u32> = HashMap::default();
     let mut taken: HashSet<u32> = HashSet::default();
     // The same name is better evidence than similar code, so it comes first.
-    for (from, to) in same_name(&before, &after)
-        .into_iter()
-        .chain(same_body(&before, &after))
-    {
+    let by_name = same_name(&before, &after).into_iter();
+    for Rename { from, to } in by_name.chain(same_body(&before, &after)) {
         if !renamed.contains_key(&from.row) && taken.insert(to.row) {
             renamed.insert(from.row, to.row);
         }
@@ -82,14 +86,15 @@ fn leftovers<'t, 's>(table: &'t RunTable<'s>, side: usize) -> Vec<Leftover<'t, '
         .collect()
 }
 
-/// Functions whose file is another one: the only ones of their name on each side.
+/// Functions whose file is another one: the only ones of their name on each side, which anonymous ones cannot be.
 fn same_name<'l, 't, 's>(
     before: &'l [Leftover<'t, 's>],
     after: &'l [Leftover<'t, 's>],
-) -> Vec<(&'l Leftover<'t, 's>, &'l Leftover<'t, 's>)> {
+) -> Vec<Rename<'l, 't, 's>> {
     let by_name = |side: &'l [Leftover<'t, 's>]| {
+        // `None` for a name that several functions have.
         let mut found: HashMap<_, Option<&'l Leftover<'t, 's>>> = HashMap::default();
-        for leftover in side {
+        for leftover in side.iter().filter(|it| it.function.name != ANONYMOUS) {
             let function = leftover.function;
             let key = (function.kind, &function.runtime, &*function.name);
             found
@@ -100,17 +105,19 @@ fn same_name<'l, 't, 's>(
         found
     };
     let others = by_name(after);
-    let mut pairs = Vec::new();
+    let mut renames = Vec::new();
     for (key, from) in by_name(before) {
         let Some((from, to)) = from.zip(others.get(&key).copied().flatten()) else {
             continue;
         };
-        if key.2 != ANONYMOUS && sizes_fit(from, to) != Some(false) && shares_fit(from, to) {
-            pairs.push((from, to));
+        // Of the same name, an unknown size is enough.
+        if sizes_fit(from, to) != Some(false) && shares_fit(from, to) {
+            renames.push(Rename { from, to });
         }
     }
-    pairs.sort_by_key(|(from, _)| from.row);
-    pairs
+    // A hash table has no order, and the result must not depend on it.
+    renames.sort_by_key(|rename| rename.from.row);
+    renames
 }
 
 /// Functions of one file, with code of one size and the same most frequent caller. Each must be the only one that fits
@@ -118,7 +125,7 @@ fn same_name<'l, 't, 's>(
 fn same_body<'l, 't, 's>(
     before: &'l [Leftover<'t, 's>],
     after: &'l [Leftover<'t, 's>],
-) -> Vec<(&'l Leftover<'t, 's>, &'l Leftover<'t, 's>)> {
+) -> Vec<Rename<'l, 't, 's>> {
     let group = |leftover: &Leftover<'t, 's>| {
         let caller = leftover.callers.first().map(|&(caller, _)| caller);
         let function = leftover.function;
@@ -135,21 +142,21 @@ fn same_body<'l, 't, 's>(
             }
         }
     }
-    let mut pairs = Vec::new();
+    let mut renames = Vec::new();
     for [before, after] in groups.into_values() {
         let fits = |from: &Leftover<'_, '_>, to: &Leftover<'_, '_>| {
             sizes_fit(from, to) == Some(true) && shares_fit(from, to)
         };
-        for from in &before {
+        for &from in &before {
             let fitting: Vec<_> = after.iter().filter(|to| fits(from, to)).collect();
-            let [to] = fitting[..] else { continue };
+            let [&to] = fitting[..] else { continue };
             if before.iter().filter(|other| fits(other, to)).count() == 1 {
-                pairs.push((*from, *to));
+                renames.push(Rename { from, to });
             }
         }
     }
-    pairs.sort_by_key(|(from, _)| from.row);
-    pairs
+    renames.sort_by_key(|rename| rename.from.row);
+    renames
 }
 
 /// Whether the code has similar sizes in the same tier in any two runs; `None` if no size is known.

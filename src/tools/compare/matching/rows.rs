@@ -310,6 +310,7 @@ impl<'s> RunTable<'s> {
             rows.sort_unstable();
             rows.dedup();
             rows.retain(|&row| self.entry(row, run).is_some_and(|(_, counts)| counts.entries > 1));
+            // If one entry has all samples, the sum has none twice.
             let is_wanted = |row: &u32| {
                 let found = self.entry(*row, run);
                 found.is_some_and(|(_, counts)| counts.largest < counts.total)
@@ -322,6 +323,8 @@ impl<'s> RunTable<'s> {
                 let Some(counts) = at.and_then(|at| self.counts[row].get_mut(at)) else {
                     continue;
                 };
+                // Whatever the tree of a damaged summary has, a function has at least the samples of each entry, and at
+                // most those of all, and of the run.
                 let from_tree = totals.get(&row).copied().unwrap_or(counts.total);
                 let least = counts.largest.max(counts.own);
                 counts.total = from_tree.min(counts.total).min(most.max(least)).max(least);
