@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::collections::interner::Interner;
-use crate::frames::stream::tables::FrameIndex;
+use crate::frames::stream::tables::{Frame, FrameIndex};
 use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::profile::{
@@ -64,13 +64,96 @@ mod field {
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
+/// Fields of the message `ValueType`.
+mod value_type_field {
+    pub const TYPE: u64 = 1;
+    pub const UNIT: u64 = 2;
+}
+
+/// Fields of the message `Mapping`.
+mod mapping_field {
+    pub const ID: u64 = 1;
+    pub const MEMORY_START: u64 = 2;
+    pub const MEMORY_LIMIT: u64 = 3;
+    pub const FILENAME: u64 = 5;
+    pub const BUILD_ID: u64 = 6;
+    pub const HAS_FUNCTIONS: u64 = 7;
+    pub const HAS_FILENAMES: u64 = 8;
+    pub const HAS_LINE_NUMBERS: u64 = 9;
+    pub const HAS_INLINE_FRAMES: u64 = 10;
+}
+
+/// Fields of the message `Location`.
+mod location_field {
+    pub const ID: u64 = 1;
+    pub const MAPPING_ID: u64 = 2;
+    pub const ADDRESS: u64 = 3;
+    pub const LINE: u64 = 4;
+}
+
+/// Fields of the message `Line`.
+mod line_field {
+    pub const FUNCTION_ID: u64 = 1;
+    pub const LINE: u64 = 2;
+    pub const COLUMN: u64 = 3;
+}
+
+/// Fields of the message `Function`.
+mod function_field {
+    pub const ID: u64 = 1;
+    pub const NAME: u64 = 2;
+    pub const FILENAME: u64 = 4;
+    pub const START_LINE: u64 = 5;
+}
+
+/// Returns the ID of what has a number from 0: a mapping, location or function. 0 is none.
+fn id_of(number: u32) -> u64 {
+    u64::from(number).saturating_add(1)
+}
+
 /// A mapping.
 #[derive(Clone, Copy, Default)]
 struct Mapping {
     start: u64,
+    /// 0 if it has no frame yet.
     end: u64,
     has_files: bool,
     has_inlined: bool,
+}
+
+impl Mapping {
+    /// Extends it to a frame.
+    fn add(&mut self, frame: &Frame) {
+        self.start = if self.end == 0 {
+            frame.address
+        } else {
+            self.start.min(frame.address)
+        };
+        self.end = self.end.max(frame.address.saturating_add(1));
+        self.has_files |= frame.lines.iter().any(|line| line.file.is_some());
+        self.has_inlined |= frame.lines.len() > 1;
+    }
+}
+
+/// What locations refer to by number.
+#[derive(Default)]
+struct Referred {
+    functions: Interner<FunctionKey>,
+    homes: Interner<Home>,
+    /// The mapping of each home.
+    mappings: Vec<Mapping>,
+}
+
+impl Referred {
+    /// Returns the ID of the mapping with a frame, which is extended to it.
+    fn mapping_id(&mut self, home: Home, frame: &Frame) -> u64 {
+        let number = self.homes.of(home);
+        self.mappings.resize(self.homes.all.len(), Mapping::default());
+        if let Some(mapping) = self.mappings.get_mut(number as usize) {
+            mapping.add(frame);
+        }
+        id_of(number)
+    }
 }
 
 /// Writes the file.
@@ -80,6 +163,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         out: GzEncoder::new(out, Compression::default()),
         strings: Interner::default(),
     };
+    // String 0 must be empty.
     writer.strings.of(String::new());
     writer.types()?;
     let frames = writer.samples()?;
@@ -118,6 +202,7 @@ impl<W: Write> Writer<'_, W> {
                 continue;
             };
             let mut name = type_name(event);
+            // Another event may have this name, or one that differs only in characters that are replaced.
             if names.has(&name) {
                 name = format!("{name}_{index}");
             }
@@ -130,7 +215,8 @@ impl<W: Write> Writer<'_, W> {
             self.field(field::SAMPLE_TYPE, counted.bytes())?;
             let value = self.value_type(name.clone(), unit(event.unit));
             self.field(field::SAMPLE_TYPE, value.bytes())?;
-            if number == 0 {
+            let is_first = number == 0;
+            if is_first {
                 self.field(field::PERIOD_TYPE, value.bytes())?;
                 self.number(field::PERIOD, event.period / event.samples.max(1))?;
                 let default = self.strings.of(name);
@@ -154,8 +240,8 @@ impl<W: Write> Writer<'_, W> {
 
     fn value_type(&mut self, name: String, unit: &str) -> Message {
         let mut message = Message::default();
-        message.number(1, self.strings.of(name));
-        message.number(2, self.strings.of(unit.to_owned()));
+        message.number(value_type_field::TYPE, self.strings.of(name));
+        message.number(value_type_field::UNIT, self.strings.of(unit.to_owned()));
         message
     }
 
@@ -167,11 +253,11 @@ impl<W: Write> Writer<'_, W> {
         for row in &profile.rows {
             locations.clear();
             for frame in profile.tables.frame_indices(row.stack) {
-                locations.push(u64::from(frames.of(Some(frame))).saturating_add(1));
+                locations.push(id_of(frames.of(Some(frame))));
             }
             if locations.is_empty() {
                 // Readers drop samples without a location.
-                locations.push(u64::from(frames.of(None)).saturating_add(1));
+                locations.push(id_of(frames.of(None)));
             }
             let sample = self.sample(row, &locations);
             self.field(field::SAMPLE, sample.bytes())?;
@@ -227,53 +313,17 @@ impl<W: Write> Writer<'_, W> {
 
     /// Writes the frames, their functions, and the mappings that have them.
     fn locations(&mut self, frames: &Interner<Option<FrameIndex>>) -> io::Result<()> {
-        let tables = &self.profile.tables;
-        let mut homes: Interner<Home> = Interner::default();
-        let mut mappings: Vec<Mapping> = Vec::new();
-        let mut functions: Interner<FunctionKey> = Interner::default();
+        let mut referred = Referred::default();
         for (frame, id) in frames.all.iter().zip(1_u64..) {
             let mut location = Message::default();
-            location.number(1, id);
-            let Some(frame) = frame.map(|frame| &tables.frames[frame]) else {
-                self.field(field::LOCATION, location.bytes())?;
-                continue;
-            };
-            let home = self.profile.home(frame);
-            if home != Home::Unknown {
-                let number = homes.of(home);
-                mappings.resize(homes.all.len(), Mapping::default());
-                if let Some(mapping) = mappings.get_mut(number as usize) {
-                    let is_new = mapping.end == 0;
-                    mapping.start = if is_new {
-                        frame.address
-                    } else {
-                        mapping.start.min(frame.address)
-                    };
-                    mapping.end = mapping.end.max(frame.address.saturating_add(1));
-                    mapping.has_files |= frame.lines.iter().any(|line| line.file.is_some());
-                    mapping.has_inlined |= frame.lines.len() > 1;
-                }
-                location.number(2, u64::from(number).saturating_add(1));
-            }
-            location.number(3, frame.address);
-            // Readers show the address and the mapping of a location without lines.
-            let is_named = frame
-                .lines
-                .iter()
-                .any(|line| tables.functions[line.function].is_named);
-            for line in frame.lines.iter().filter(|_| is_named) {
-                let mut message = Message::default();
-                let file = line.file.or(tables.functions[line.function].file);
-                let function = functions.of((line.function, file));
-                message.number(1, u64::from(function).saturating_add(1));
-                message.number(2, line.line);
-                message.number(3, line.column);
-                location.field(4, message.bytes());
+            location.number(location_field::ID, id);
+            if let Some(frame) = frame.map(|frame| &self.profile.tables.frames[frame]) {
+                describe(self.profile, frame, &mut location, &mut referred);
             }
             self.field(field::LOCATION, location.bytes())?;
         }
-        self.functions(&functions)?;
-        self.mappings(&homes, &mappings)
+        self.functions(&referred.functions)?;
+        self.mappings(&referred)
     }
 
     /// Writes the functions, with the numbers that lines refer to.
@@ -281,15 +331,18 @@ impl<W: Write> Writer<'_, W> {
         let tables = &self.profile.tables;
         for (&(index, file), id) in functions.all.iter().zip(1_u64..) {
             let mut message = Message::default();
-            message.number(1, id);
+            message.number(function_field::ID, id);
             // Readers take a system name for one that is to be demangled.
-            message.number(2, self.strings.of(self.profile.name(index).into_owned()));
+            let name = self.profile.name(index).into_owned();
+            message.number(function_field::NAME, self.strings.of(name));
             if let Some(file) = file {
-                message.number(4, self.strings.of(tables.files[file].path.clone()));
+                let path = tables.files[file].path.clone();
+                message.number(function_field::FILENAME, self.strings.of(path));
             }
             let function = &tables.functions[index];
+            // Otherwise, this is code that was included from another file.
             if function.file == file {
-                message.number(5, function.line);
+                message.number(function_field::START_LINE, function.line);
             }
             self.field(field::FUNCTION, message.bytes())?;
         }
@@ -297,25 +350,48 @@ impl<W: Write> Writer<'_, W> {
     }
 
     /// Writes where functions are from, with the numbers that locations refer to.
-    fn mappings(&mut self, homes: &Interner<Home>, mappings: &[Mapping]) -> io::Result<()> {
-        for ((&home, mapping), id) in homes.all.iter().zip(mappings).zip(1_u64..) {
+    fn mappings(&mut self, referred: &Referred) -> io::Result<()> {
+        let mappings = referred.homes.all.iter().zip(&referred.mappings);
+        for ((&home, mapping), id) in mappings.zip(1_u64..) {
             let mut message = Message::default();
-            message.number(1, id);
-            message.number(2, mapping.start);
-            message.number(3, mapping.end);
-            message.number(5, self.strings.of(self.profile.home_path(home).into_owned()));
+            message.number(mapping_field::ID, id);
+            message.number(mapping_field::MEMORY_START, mapping.start);
+            message.number(mapping_field::MEMORY_LIMIT, mapping.end);
+            let path = self.profile.home_path(home).into_owned();
+            message.number(mapping_field::FILENAME, self.strings.of(path));
             let module = self.profile.module(home);
             if let Some(build_id) = module.and_then(|module| module.build_id.as_ref()) {
-                message.number(6, self.strings.of(build_id.clone()));
+                message.number(mapping_field::BUILD_ID, self.strings.of(build_id.clone()));
             }
             // Without it, pprof looks for the file on its own machine.
-            message.flag(7, true);
-            message.flag(8, mapping.has_files);
-            message.flag(9, mapping.has_files);
-            message.flag(10, mapping.has_inlined);
+            message.flag(mapping_field::HAS_FUNCTIONS, true);
+            message.flag(mapping_field::HAS_FILENAMES, mapping.has_files);
+            message.flag(mapping_field::HAS_LINE_NUMBERS, mapping.has_files);
+            message.flag(mapping_field::HAS_INLINE_FRAMES, mapping.has_inlined);
             self.field(field::MAPPING, message.bytes())?;
         }
         Ok(())
+    }
+}
+
+/// Adds the mapping, the address and the lines of a frame to its location.
+fn describe(profile: &ExportedProfile, frame: &Frame, location: &mut Message, referred: &mut Referred) {
+    let home = profile.home(frame);
+    if home != Home::Unknown {
+        location.number(location_field::MAPPING_ID, referred.mapping_id(home, frame));
+    }
+    location.number(location_field::ADDRESS, frame.address);
+    let functions = &profile.tables.functions;
+    // Readers show the address and the mapping of a location without lines.
+    let is_named = frame.lines.iter().any(|line| functions[line.function].is_named);
+    for line in frame.lines.iter().filter(|_| is_named) {
+        let mut message = Message::default();
+        let file = line.file.or(functions[line.function].file);
+        let number = referred.functions.of((line.function, file));
+        message.number(line_field::FUNCTION_ID, id_of(number));
+        message.number(line_field::LINE, line.line);
+        message.number(line_field::COLUMN, line.column);
+        location.field(location_field::LINE, message.bytes());
     }
 }
 
