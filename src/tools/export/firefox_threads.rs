@@ -81,10 +81,11 @@ fn thread(
     let event = first.and_then(|row| profile.event(row.event));
     let has_weights = first.is_some_and(|row| weighted.contains(&row.event));
     let is_time = event.is_some_and(|event| event.unit == Unit::Nanoseconds);
-    let event = event.filter(|_| profile.events.len() > 1);
     let name = known_name(of.name());
+    // There are several threads of this name then.
+    let named_event = event.filter(|_| profile.events.len() > 1);
     ThreadRow {
-        name: match event {
+        name: match named_event {
             Some(event) => format!("{name} ({})", event.name),
             None => name.to_owned(),
         },

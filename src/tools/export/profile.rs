@@ -230,42 +230,52 @@ impl ExportedProfile {
 
     /// Leaves out what the format has no room for.
     fn select(&mut self, scope: FormatScope) {
-        let mut left_out = Vec::new();
-        let mut events: Vec<u32> = self.rows.iter().map(|row| row.event).collect();
-        events.sort_unstable();
-        events.dedup();
-        let omitted = events.split_off(events.len().min(if scope.one_event { 1 } else { MAX_EVENTS }));
+        let max_events = if scope.one_event { 1 } else { MAX_EVENTS };
+        let events = self.keep_events(max_events);
+        let threads = scope.one_thread.then(|| self.keep_busiest_thread()).flatten();
+        let left_out: Vec<String> = events.into_iter().chain(threads).collect();
+        self.left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
+    }
+
+    /// Keeps the samples of the first events that have some, up to `max` events. Returns what is left out, if anything.
+    fn keep_events(&mut self, max: usize) -> Option<String> {
+        self.events = self.rows.iter().map(|row| row.event).collect();
+        self.events.sort_unstable();
+        self.events.dedup();
+        let omitted = self.events.split_off(self.events.len().min(max));
         let before = samples(&self.rows);
-        self.rows.retain(|row| events.binary_search(&row.event).is_ok());
-        if !omitted.is_empty() {
-            left_out.push(format!(
+        self.rows
+            .retain(|row| self.events.binary_search(&row.event).is_ok());
+        (!omitted.is_empty()).then(|| {
+            format!(
                 "{} of {} (--event selects one)",
                 count(before.saturating_sub(samples(&self.rows)), "sample"),
                 count(omitted.len() as u64, "other event"),
-            ));
+            )
+        })
+    }
+
+    /// Keeps the samples of the thread with most of them; of several, of the first. Returns what is left out, if anything.
+    fn keep_busiest_thread(&mut self) -> Option<String> {
+        let mut of_threads: HashMap<ThreadIndex, u64> = HashMap::default();
+        for row in &self.rows {
+            let own = of_threads.entry(row.thread).or_default();
+            *own = own.saturating_add(row.weight.samples);
         }
-        if scope.one_thread {
-            let mut of_threads: HashMap<ThreadIndex, u64> = HashMap::default();
-            for row in &self.rows {
-                let own = of_threads.entry(row.thread).or_default();
-                *own = own.saturating_add(row.weight.samples);
-            }
-            let busiest = of_threads
-                .iter()
-                .max_by_key(|&(&thread, &samples)| (samples, std::cmp::Reverse(thread)))
-                .map(|(&thread, _)| thread);
-            let before = samples(&self.rows);
-            self.rows.retain(|row| Some(row.thread) == busiest);
-            if of_threads.len() > 1 {
-                left_out.push(format!(
-                    "{} of {} (--tid selects one)",
-                    count(before.saturating_sub(samples(&self.rows)), "sample"),
-                    count(of_threads.len().saturating_sub(1) as u64, "other thread"),
-                ));
-            }
-        }
-        self.events = events;
-        self.left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
+        let busiest = of_threads
+            .iter()
+            .max_by_key(|&(&thread, &samples)| (samples, std::cmp::Reverse(thread)))
+            .map(|(&thread, _)| thread);
+        let before = samples(&self.rows);
+        self.rows.retain(|row| Some(row.thread) == busiest);
+        let others = of_threads.len().saturating_sub(1) as u64;
+        (others > 0).then(|| {
+            format!(
+                "{} of {} (--tid selects one)",
+                count(before.saturating_sub(samples(&self.rows)), "sample"),
+                count(others, "other thread"),
+            )
+        })
     }
 
     /// Returns markers on the threads of the samples.
