@@ -198,7 +198,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let categories = [Kind::Compiler, Kind::Gc].map(category);
     let markers = MarkerSource::new(profile, &mut numbering.strings, categories, shown_thread);
     let weighted = profile.weighted_events();
-    let libs = libraries.all.iter().map(|&(home, _)| library(profile, home));
+    let libs = libraries.all.iter().map(|of_code| library(profile, of_code.home));
     let file = File {
         meta: meta(profile, &tiers, shown_thread, its_samples),
         libs: libs.collect(),
@@ -241,8 +241,8 @@ fn frame_table(
     numbering: &mut Numbering,
 ) -> FrameTable {
     let mut table = FrameTable {
-        lib: libraries.places.iter().map(|&(library, _)| library).collect(),
-        address: libraries.places.iter().map(|&(_, address)| address).collect(),
+        lib: libraries.places.iter().map(|place| place.library).collect(),
+        address: libraries.places.iter().map(|place| place.address).collect(),
         native_symbol: vec![(); calls.len()],
         inner_window_id: vec![0; calls.len()],
         length: calls.len(),
@@ -461,10 +461,26 @@ fn source_table<'p>(profile: &'p ExportedProfile, numbering: &mut Numbering) -> 
 
 /// Libraries, and where calls are in them.
 struct Libraries {
-    /// What has their code, and their first address.
-    all: Vec<(Home, u64)>,
-    /// Library and address in it of each call.
-    places: Vec<(u32, u64)>,
+    all: Vec<Library>,
+    /// The place of each call.
+    places: Vec<PlaceInLibrary>,
+}
+
+/// A library.
+struct Library {
+    /// What has its code.
+    home: Home,
+    /// Its first address.
+    start: u64,
+}
+
+/// Where a call is.
+#[derive(Clone, Copy, Default)]
+struct PlaceInLibrary {
+    /// Index of the library.
+    library: u32,
+    /// Address from the start of the library, less than [`MAX_ADDRESS`].
+    address: u64,
 }
 
 impl Libraries {
@@ -489,27 +505,37 @@ impl Libraries {
         sorted.sort_unstable();
         let mut libraries = Self {
             all: Vec::new(),
-            places: vec![(0, 0); sorted.len()],
+            places: vec![PlaceInLibrary::default(); sorted.len()],
         };
         for (home, address, call) in sorted {
-            let last = libraries.all.last();
-            let has_room = last.is_some_and(|&(of, start)| of == home && address - start < MAX_ADDRESS);
-            if !has_room {
-                // Addresses of files are relative already.
-                let start = if address < MAX_ADDRESS {
-                    0
-                } else {
-                    address / PAGE * PAGE
-                };
-                libraries.all.push((home, start));
-            }
-            let start = libraries.all.last().map_or(0, |&(_, start)| start);
+            let place_of_call = libraries.place(home, address);
             if let Some(place) = libraries.places.get_mut(call) {
-                let index = libraries.all.len().saturating_sub(1);
-                *place = (index as u32, address.saturating_sub(start));
+                *place = place_of_call;
             }
         }
         libraries
+    }
+
+    /// Returns the place of an address in the last library, or in a new one if that is of another home, or has no room. It must
+    /// not be lower than those of the same home before.
+    fn place(&mut self, home: Home, address: u64) -> PlaceInLibrary {
+        // Addresses of files are relative already.
+        let start_of_new = if address < MAX_ADDRESS {
+            0
+        } else {
+            address / PAGE * PAGE
+        };
+        let last = self.all.last().filter(|last| last.home == home);
+        let last_start = last.map(|last| last.start);
+        let with_room = last_start.filter(|start| address.saturating_sub(*start) < MAX_ADDRESS);
+        let start = with_room.unwrap_or(start_of_new);
+        if with_room.is_none() {
+            self.all.push(Library { home, start });
+        }
+        PlaceInLibrary {
+            library: self.all.len().saturating_sub(1) as u32,
+            address: address.saturating_sub(start),
+        }
     }
 }
 
@@ -529,7 +555,9 @@ mod tests {
         let jit = Home::Jit(None);
         let of = |addresses: &[u64]| {
             let libraries = Libraries::of(addresses.iter().map(|&address| (jit, address)));
-            (libraries.all, libraries.places)
+            let all = libraries.all.iter().map(|it| (it.home, it.start));
+            let places = libraries.places.iter().map(|it| (it.library, it.address));
+            (all.collect::<Vec<_>>(), places.collect::<Vec<_>>())
         };
         let near = of(&[0x7fff_fffe, 0]);
         assert_eq!(near, (vec![(jit, 0)], vec![(0, 0x7fff_fffe), (0, 0)]));
