@@ -112,17 +112,7 @@ pub fn report(
     faults: &mut Tally<Issue>,
 ) -> Option<FunctionReport> {
     let most = options.rows.unwrap_or(MOST_LISTED);
-    let mut found: Vec<&RankedRow> = rows.iter().filter(|row| row.name == name).collect();
-    if found.is_empty() {
-        let name = with_single_spaces(name);
-        let has_it = |row: &&RankedRow| with_single_spaces(&described(row)).contains(&name);
-        found = rows.iter().filter(has_it).collect();
-    }
-    if found.is_empty() {
-        let functions = of_symbol(tables, name);
-        let is_it = |row: &&RankedRow| row.functions.iter().any(|function| functions.contains(function));
-        found = rows.iter().filter(is_it).collect();
-    }
+    let found = meant(tables, rows, name);
     let (&row, others) = found.split_first()?;
     let others_omitted = others.len().saturating_sub(most) as u64;
     let others = others.iter().take(most).map(|row| described(row)).collect();
@@ -147,6 +137,24 @@ pub fn report(
         others,
         others_omitted,
     })
+}
+
+/// Returns the rows that `name` means, in their order: those with that name, else those that contain it, else those with this
+/// symbol.
+fn meant<'r>(tables: &Tables, rows: &'r [RankedRow], name: &str) -> Vec<&'r RankedRow> {
+    let with_name: Vec<&RankedRow> = rows.iter().filter(|row| row.name == name).collect();
+    if !with_name.is_empty() {
+        return with_name;
+    }
+    let part = with_single_spaces(name);
+    let has_part = |row: &&RankedRow| with_single_spaces(&described(row)).contains(&part);
+    let with_part: Vec<&RankedRow> = rows.iter().filter(has_part).collect();
+    if !with_part.is_empty() {
+        return with_part;
+    }
+    let functions = of_symbol(tables, name);
+    let has_symbol = |row: &&RankedRow| row.functions.iter().any(|function| functions.contains(function));
+    rows.iter().filter(has_symbol).collect()
 }
 
 /// Returns a text as it is copied from a terminal or a browser.
@@ -193,30 +201,20 @@ impl Shares {
             let other = language.or(next).filter(|&other| !is_it(other))?;
             Some(named(tables, other))
         };
-        let place = |Call { line, .. }: &Call| Some((line.file.filter(|_| line.line > 0)?, line.line));
         let mut shares = Self::default();
         for StackSamples { stack, weight, .. } in counts.of_event(event) {
             let calls: Vec<Call> = tables.calls(stack).collect();
-            if let Some(call) = calls.first()
-                && is_it(call.line.function)
-            {
-                let share = match place(call) {
-                    Some(place) => shares.lines.entry(place).or_default(),
-                    None => &mut shares.no_line,
-                };
-                share.own.add(weight);
-                if let Some(tier) = tables.frames[call.frame].tier {
-                    let tier = tables.tiers[tier].clone();
-                    shares.tiers.entry(tier).or_default().add(weight);
-                }
+            if let Some(leaf) = calls.first().filter(|leaf| is_it(leaf.line.function)) {
+                shares.add_own(tables, leaf, weight);
             }
+            // Sets: of a recursive function, a stack may have each several times.
             let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
             let mut has_no_line = false;
             for (at, call) in calls.iter().enumerate() {
                 if !is_it(call.line.function) {
                     continue;
                 }
-                let line = place(call);
+                let line = line_of(call);
                 has_no_line |= line.is_none();
                 lines.extend(line);
                 let (inner, outer) = calls.split_at(at);
@@ -238,6 +236,25 @@ impl Shares {
         }
         shares
     }
+
+    /// Counts samples of the function's own code.
+    fn add_own(&mut self, tables: &Tables, leaf: &Call, weight: Weight) {
+        let share = match line_of(leaf) {
+            Some(line) => self.lines.entry(line).or_default(),
+            None => &mut self.no_line,
+        };
+        share.own.add(weight);
+        if let Some(tier) = tables.frames[leaf.frame].tier {
+            let tier = tables.tiers[tier].clone();
+            self.tiers.entry(tier).or_default().add(weight);
+        }
+    }
+}
+
+/// Returns the file and line of a call, if both are known.
+fn line_of(call: &Call) -> Option<(SourceFileIndex, u32)> {
+    let line = call.line.line;
+    Some((call.line.file.filter(|_| line > 0)?, line))
 }
 
 /// Returns a function as text.
@@ -266,6 +283,34 @@ fn source_lines(
     options: &StreamOptions,
     faults: &mut Tally<Issue>,
 ) -> (Vec<SourceLine>, u64) {
+    let mut texts = texts_of(tables, lines, options, faults);
+    let is_near = |&(file, line): &(SourceFileIndex, u32)| {
+        let around = (file, line.saturating_sub(CONTEXT))..=(file, line.saturating_add(CONTEXT));
+        lines.range(around).next().is_some()
+    };
+    let with_text = texts.keys().copied().filter(is_near);
+    let shown: BTreeSet<(SourceFileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
+    let (shown, omitted) = most_sampled(shown.into_iter().collect(), lines);
+    let shown = shown.into_iter().map(|(file, line)| {
+        let LineShare { own, total } = lines.get(&(file, line)).copied().unwrap_or_default();
+        SourceLine {
+            file: tables.files[file].path.clone(),
+            line,
+            own,
+            total,
+            text: texts.remove(&(file, line)),
+        }
+    });
+    (shown.collect(), omitted)
+}
+
+/// Returns the texts of lines, and of some around them, as far as their files can be read.
+fn texts_of(
+    tables: &Tables,
+    lines: &Lines,
+    options: &StreamOptions,
+    faults: &mut Tally<Issue>,
+) -> BTreeMap<(SourceFileIndex, u32), String> {
     let files: BTreeSet<SourceFileIndex> = lines.keys().map(|&(file, _)| file).collect();
     let files: Vec<SourceFileIndex> = files.into_iter().collect();
     let sources: Vec<SourceText> = files
@@ -292,30 +337,13 @@ fn source_lines(
     // Lines without text show by themselves which files were not read.
     let unread_lists = texts.faults.count(Issue::SourceListUnread);
     faults.add_many(Issue::SourceListUnread, unread_lists, 0);
-    let mut texts: BTreeMap<(SourceFileIndex, u32), String> = BTreeMap::new();
+    let mut of_lines: BTreeMap<(SourceFileIndex, u32), String> = BTreeMap::new();
     for excerpt in excerpts {
         if let Some(&file) = files.get(excerpt.file as usize) {
-            texts.extend((excerpt.first..).map(|line| (file, line)).zip(excerpt.text));
+            of_lines.extend((excerpt.first..).map(|line| (file, line)).zip(excerpt.text));
         }
     }
-    let is_near = |&(file, line): &(SourceFileIndex, u32)| {
-        let around = (file, line.saturating_sub(CONTEXT))..=(file, line.saturating_add(CONTEXT));
-        lines.range(around).next().is_some()
-    };
-    let with_text = texts.keys().copied().filter(is_near);
-    let shown: BTreeSet<(SourceFileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
-    let (shown, omitted) = most_sampled(shown.into_iter().collect(), lines);
-    let shown = shown.into_iter().map(|(file, line)| {
-        let LineShare { own, total } = lines.get(&(file, line)).copied().unwrap_or_default();
-        SourceLine {
-            file: tables.files[file].path.clone(),
-            line,
-            own,
-            total,
-            text: texts.remove(&(file, line)),
-        }
-    });
-    (shown.collect(), omitted)
+    of_lines
 }
 
 /// Leaves the lines with most samples of a sorted list that is too long. Returns them, and how many it has left out.

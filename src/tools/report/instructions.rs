@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -90,8 +89,14 @@ pub struct InstructionLine {
 /// Samples of a copy by the offset in its code.
 type Offsets = BTreeMap<u64, Weight>;
 
-/// Tier of a copy, its samples, and the same by offset.
-type SampledCopy = (Option<TierIndex>, Weight, Offsets);
+/// Samples of a copy.
+#[derive(Default)]
+struct SampledCopy {
+    tier: Option<TierIndex>,
+    own: Weight,
+    /// The same by offset.
+    offsets: Offsets,
+}
 
 /// Returns the code of a function, whose instructions are those of its `wanted` hottest copies. As in perf annotate, a sample
 /// counts for the instruction at its own address.
@@ -112,41 +117,42 @@ pub fn code_of(
         let is_it = |line: Option<&Line>| line.is_some_and(|line| functions.contains(&line.function));
         match frame.symbol {
             Some(symbol) if is_it(frame.lines.last()) => {
-                let new = || (frame.tier, Weight::default(), Offsets::default());
-                let (_, own, offsets) = copies.entry(symbol).or_insert_with(new);
-                own.add(weight);
+                let copy = copies.entry(symbol).or_insert_with(|| SampledCopy {
+                    tier: frame.tier,
+                    ..SampledCopy::default()
+                });
+                copy.own.add(weight);
                 let offset = frame.address.saturating_sub(tables.symbols[symbol].address);
-                offsets.entry(offset).or_default().add(weight);
+                copy.offsets.entry(offset).or_default().add(weight);
             }
+            // The symbol is that of another function.
             _ if is_it(frame.lines.first()) => inlined.add(weight),
             _ => {}
         }
     }
-    let (copies, copies_omitted) = hottest(copies);
-    let copies = copies
-        .into_iter()
-        .enumerate()
-        .map(|(at, (symbol, (tier, own, offsets)))| {
-            let of_symbol = &namer.tables.symbols[symbol];
-            let mut copy = CodeCopy {
-                symbol: of_symbol.name.clone(),
-                tier: tier.map(|tier| namer.tables.tiers[tier].clone()),
-                address: format!("{:#x}", of_symbol.address),
-                size: of_symbol.size,
-                own,
-                instructions: Vec::new(),
-                missing: None,
-            };
-            if at < wanted {
-                match instructions(namer, symbol, &offsets) {
-                    Ok(instructions) => copy.instructions = instructions,
-                    Err(missing) => copy.missing = Some(missing),
-                }
+    let (hottest_copies, copies_omitted) = hottest(copies);
+    let mut copies = Vec::with_capacity(hottest_copies.len());
+    for (symbol, sampled) in hottest_copies {
+        let of_symbol = &namer.tables.symbols[symbol];
+        let mut copy = CodeCopy {
+            symbol: of_symbol.name.clone(),
+            tier: sampled.tier.map(|tier| namer.tables.tiers[tier].clone()),
+            address: format!("{:#x}", of_symbol.address),
+            size: of_symbol.size,
+            own: sampled.own,
+            instructions: Vec::new(),
+            missing: None,
+        };
+        if copies.len() < wanted {
+            match instructions(namer, symbol, &sampled.offsets) {
+                Ok(instructions) => copy.instructions = instructions,
+                Err(missing) => copy.missing = Some(missing),
             }
-            copy
-        });
+        }
+        copies.push(copy);
+    }
     FunctionCode {
-        copies: copies.collect(),
+        copies,
         copies_omitted,
         inlined,
     }
@@ -155,7 +161,7 @@ pub fn code_of(
 /// Returns the copies with most samples, the hottest first, and how many are left out.
 fn hottest(copies: BTreeMap<SymbolIndex, SampledCopy>) -> (Vec<(SymbolIndex, SampledCopy)>, u64) {
     let mut copies: Vec<_> = copies.into_iter().collect();
-    copies.sort_by_key(|&(_, (_, own, _))| Reverse(own.period));
+    copies.sort_by_key(|(_, copy)| Reverse(copy.own.period));
     let omitted = copies.len().saturating_sub(MAX_COPIES);
     copies.truncate(MAX_COPIES);
     (copies, omitted as u64)
@@ -189,6 +195,7 @@ fn instructions(
         })
         .collect();
     let targets: Vec<u64> = texts.iter().filter_map(|text| text.target).collect();
+    // One for each target, and for each offset.
     let mut names = namer.referred(symbol, &targets).into_iter();
     let mut lines = namer.lines_at(symbol, &offsets).into_iter();
     let instructions = texts.into_iter().zip(shown).map(|(disassembled, (from, to))| {
@@ -202,11 +209,8 @@ fn instructions(
                 Some((name, offset)) => Some(format!("{}+{offset:x}", short(&name))),
                 None => None,
             };
-            let number = format!("{target:#x}");
-            match name {
-                Some(name) if text.contains(&number) => text = text.replacen(&number, &name, 1),
-                Some(name) => _ = write!(text, "  # {name}"),
-                None => {}
+            if let Some(name) = name {
+                text = with_name(text, target, &name);
             }
         }
         Instruction {
@@ -218,6 +222,16 @@ fn instructions(
         }
     });
     Ok(instructions.collect())
+}
+
+/// Adds the name of the address that an instruction refers to: in its place, or as a comment if the text does not have it.
+fn with_name(text: String, target: u64, name: &str) -> String {
+    let address = format!("{target:#x}");
+    if text.contains(&address) {
+        text.replacen(&address, name, 1)
+    } else {
+        format!("{text}  # {name}")
+    }
 }
 
 /// Returns the samples from one offset to another.
@@ -245,6 +259,7 @@ fn instructions_to_show(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(us
     let sampled = sampled.into_iter().map(|(_, at)| at);
     let around = |at: usize| at.saturating_sub(CONTEXT)..=at.saturating_add(CONTEXT);
     let mut kept = BTreeSet::new();
+    // First all of those, and only then what is around them, the hottest first.
     for at in sampled.clone().chain(sampled.flat_map(around)) {
         if kept.len() == MAX_INSTRUCTIONS {
             break;
@@ -292,10 +307,14 @@ mod tests {
             let sampled = |symbol: u32| {
                 let period = u64::from(symbol);
                 let own = Weight { samples: 1, period };
-                (SymbolIndex(symbol), (None, own, Offsets::new()))
+                let copy = SampledCopy {
+                    own,
+                    ..SampledCopy::default()
+                };
+                (SymbolIndex(symbol), copy)
             };
             let (copies, omitted) = hottest((0..count).map(sampled).collect());
-            let symbols: Vec<u32> = copies.iter().map(|&(SymbolIndex(symbol), _)| symbol).collect();
+            let symbols: Vec<u32> = copies.iter().map(|(symbol, _)| symbol.0).collect();
             (symbols, omitted)
         };
         assert_eq!(listed(50), ((0..50).rev().collect(), 0));
