@@ -9,9 +9,30 @@ use crate::tools::compare::comparison::{Comparison, FunctionChange, Side, Verdic
 use crate::tools::compare::report::shortened;
 use crate::tools::compare::significance::Estimate;
 
-/// Rows of the tables of own times and totals. All functions are in the JSON.
-const MAX_ROWS: usize = 40;
-const MAX_TOTALS: usize = 15;
+/// A table of functions.
+struct Table {
+    title: &'static str,
+    /// Returns the values that it has of a function.
+    estimate: fn(&FunctionChange) -> Estimate,
+    only_significant: bool,
+    /// Rows that are printed. All functions are in the JSON.
+    max_rows: usize,
+}
+
+const OWN: Table = Table {
+    title: "self",
+    estimate: |change| change.own,
+    only_significant: false,
+    max_rows: 40,
+};
+
+/// Others than significant ones would repeat each change for all callers.
+const TOTALS: Table = Table {
+    title: "total",
+    estimate: |change| change.total,
+    only_significant: true,
+    max_rows: 15,
+};
 
 /// Labels of a side.
 const MAX_LABELS: usize = 8;
@@ -150,8 +171,8 @@ impl Comparison {
             let _ = writeln!(text, "{cpu}");
         }
         text.push_str(&self.broken_text());
-        self.write_table(&mut text, "self", min_change, |change| change.own);
-        self.write_table(&mut text, "total", min_change, |change| change.total);
+        self.write_table(&mut text, &OWN, min_change);
+        self.write_table(&mut text, &TOTALS, min_change);
         let _ = writeln!(
             text,
             "\nValues are {}. * = significant at {confidence} % among all functions. ± = interval of {confidence} % of \
@@ -171,24 +192,15 @@ impl Comparison {
         text
     }
 
-    /// Writes a table of functions that changed by `min_change` or more, the largest change first.
-    fn write_table(
-        &self,
-        text: &mut String,
-        title: &str,
-        min_change: f64,
-        estimate: impl Fn(&FunctionChange) -> Estimate,
-    ) {
-        let mut shown: Vec<&FunctionChange> = self
-            .functions
-            .iter()
-            .filter(|change| {
-                let estimate = estimate(change);
-                // The table of totals would repeat each change for all callers.
-                let is_needed = title == "self" || estimate.is_significant;
-                is_needed && estimate.change.abs() >= min_change && estimate.change != 0.0
-            })
-            .collect();
+    /// Writes a table of functions that changed by `min_change` or more, the largest change first; nothing if there are none.
+    fn write_table(&self, text: &mut String, table: &Table, min_change: f64) {
+        let estimate = table.estimate;
+        let is_shown = |change: &&FunctionChange| {
+            let estimate = estimate(change);
+            let is_needed = estimate.is_significant || !table.only_significant;
+            is_needed && estimate.change.abs() >= min_change && estimate.change != 0.0
+        };
+        let mut shown: Vec<&FunctionChange> = self.functions.iter().filter(is_shown).collect();
         shown.sort_by(|one, other| {
             let size = |change: &FunctionChange| estimate(change).change.abs();
             size(other).total_cmp(&size(one))
@@ -198,10 +210,10 @@ impl Comparison {
         }
         let _ = writeln!(
             text,
-            "\n{title:>8} before      after     change             function"
+            "\n{:>8} before      after     change             function",
+            table.title
         );
-        let most = if title == "self" { MAX_ROWS } else { MAX_TOTALS };
-        for change in shown.iter().take(most) {
+        for change in shown.iter().take(table.max_rows) {
             let Estimate {
                 before,
                 after,
@@ -218,7 +230,7 @@ impl Comparison {
                 change.notes()
             );
         }
-        if let Some(hidden) = shown.len().checked_sub(most).filter(|&hidden| hidden > 0) {
+        if let Some(hidden @ 1..) = shown.len().checked_sub(table.max_rows) {
             let _ = writeln!(text, "{hidden} more; --json prints all");
         }
     }
