@@ -125,62 +125,92 @@ fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
 
 /// Checks the records of a thread. Returns their number.
 fn check_thread(trace: &Trace<'_>, thread: &ThreadBuffers<'_>, findings: &mut Findings) -> u64 {
-    /// The version whose layout of typed events llvm-xray expects in all versions.
-    const WITH_DIFFERENCES: u16 = 5;
-    let is_old = trace.header().mode == TraceMode::Fdr && trace.header().version < WITH_DIFFERENCES;
-    /// The first version whose runtimes advance past the data of custom events.
-    const WITH_SOUND_CUSTOM: u16 = 3;
-    let is_overwritten = trace.header().mode == TraceMode::Fdr && trace.header().version < WITH_SOUND_CUSTOM;
-    let mut stack = CallStack::default();
+    let mut checker = ThreadChecker::new(trace.header());
     let mut count = 0_u64;
-    let mut takes_arguments = false;
     for buffer in thread.buffers {
         let mut records = trace.records(buffer);
         for record in &mut records {
             count = count.saturating_add(1);
-            let offset = record.offset;
-            let place = || Place::in_record(record.kind.name());
-            if record.kind.function() == Some(0) {
-                findings.add(&rules::FUNCTION_0, offset, place);
-            }
-            if is_overwritten && matches!(record.kind, RecordKind::Custom { .. }) {
-                findings.add(&rules::OLD_CUSTOM, offset, place);
-            }
-            match record.kind {
-                RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
-                    stack.enter(function)
-                }
-                RecordKind::Exit { function } | RecordKind::TailExit { function } => {
-                    check_exit(function, &record, &mut stack, findings);
-                }
-                RecordKind::Argument(_) if !takes_arguments => {
-                    findings.add(&rules::STRAY_ARGUMENTS, offset, place);
-                }
-                RecordKind::Argument(_) => {}
-                RecordKind::Custom { payload: b"" } => findings.add(&rules::EMPTY_EVENT, offset, place),
-                RecordKind::Custom { .. } => {}
-                RecordKind::Typed { payload, kind } => {
-                    if payload.is_empty() {
-                        findings.add(&rules::EMPTY_EVENT, offset, place);
-                    }
-                    findings.add(&rules::TYPED_EVENTS, offset, || {
-                        place().with_message(format!("type {kind}"))
-                    });
-                    if is_old {
-                        findings.add(&rules::OLD_TYPED, offset, place);
-                    }
-                }
-            }
-            takes_arguments = match record.kind {
-                // LLVM's runtimes write arguments after either entry.
-                RecordKind::Enter { .. } | RecordKind::EnterWithArguments { .. } => true,
-                RecordKind::Argument(_) => takes_arguments,
-                _ => false,
-            };
+            checker.check(&record, findings);
         }
         findings.add_faults(records.faults(), rule_of);
     }
     count
+}
+
+/// The first version whose runtimes advance past the data of custom events.
+const WITH_SOUND_CUSTOM: u16 = 3;
+
+/// The version whose layout of typed events llvm-xray expects in all versions.
+const WITH_DIFFERENCES: u16 = 5;
+
+/// Checks the records of a thread, in their order.
+struct ThreadChecker {
+    /// Whether runtimes of this version overwrite the data of custom events.
+    overwrites_custom: bool,
+    /// Whether typed events have a layout that llvm-xray does not expect.
+    has_old_typed: bool,
+    stack: CallStack<u32>,
+    /// Whether an argument may be next.
+    takes_arguments: bool,
+}
+
+impl ThreadChecker {
+    fn new(header: &TraceHeader) -> Self {
+        let is_before = |version: u16| header.mode == TraceMode::Fdr && header.version < version;
+        Self {
+            overwrites_custom: is_before(WITH_SOUND_CUSTOM),
+            has_old_typed: is_before(WITH_DIFFERENCES),
+            stack: CallStack::default(),
+            takes_arguments: false,
+        }
+    }
+
+    /// Checks a record by those before it.
+    fn check(&mut self, record: &TraceRecord<'_>, findings: &mut Findings) {
+        let offset = record.offset;
+        let place = || Place::in_record(record.kind.name());
+        if record.kind.function() == Some(0) {
+            findings.add(&rules::FUNCTION_0, offset, place);
+        }
+        match record.kind {
+            RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
+                self.stack.enter(function);
+            }
+            RecordKind::Exit { function } | RecordKind::TailExit { function } => {
+                check_exit(function, record, &mut self.stack, findings);
+            }
+            RecordKind::Argument(_) if !self.takes_arguments => {
+                findings.add(&rules::STRAY_ARGUMENTS, offset, place);
+            }
+            RecordKind::Argument(_) => {}
+            RecordKind::Custom { payload } => {
+                if self.overwrites_custom {
+                    findings.add(&rules::OLD_CUSTOM, offset, place);
+                }
+                if payload.is_empty() {
+                    findings.add(&rules::EMPTY_EVENT, offset, place);
+                }
+            }
+            RecordKind::Typed { payload, kind } => {
+                if payload.is_empty() {
+                    findings.add(&rules::EMPTY_EVENT, offset, place);
+                }
+                findings.add(&rules::TYPED_EVENTS, offset, || {
+                    place().with_message(format!("type {kind}"))
+                });
+                if self.has_old_typed {
+                    findings.add(&rules::OLD_TYPED, offset, place);
+                }
+            }
+        }
+        self.takes_arguments = match record.kind {
+            // LLVM's runtimes write arguments after either entry.
+            RecordKind::Enter { .. } | RecordKind::EnterWithArguments { .. } => true,
+            RecordKind::Argument(_) => self.takes_arguments,
+            _ => false,
+        };
+    }
 }
 
 /// Checks the exit of a function, which a record has.
