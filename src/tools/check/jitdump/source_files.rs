@@ -1,8 +1,9 @@
 //! Checks of lines against the source files on this machine.
 
 use jitdump::debug_info::DebugInfo;
+use jitdump::internals::format::record::RecordLocation;
 use jitdump::v8::{Text, TextPosition};
-use jitdump::{Dump, names};
+use jitdump::{Dump, Function, names};
 
 use crate::collections::hash::HashMap;
 use crate::files::walk::MAX_PATH;
@@ -34,21 +35,13 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             .iter()
             .filter_map(|file| Some((&file.path[..], file.text?)));
         let embedded: HashMap<&[u8], &[u8]> = embedded.collect();
-        let (record, place, lines): (_, _, Vec<(&[u8], TextPosition)>) =
-            match (records.debug_info, records.debug_info2) {
-                (_, Some(place)) => ("DEBUG_INFO2", place, rows(&info).collect()),
-                (Some(place), None) => {
-                    let entries = function.line_entries().unwrap_or_default().into_iter();
-                    let lines =
-                        entries.filter(|entry| entry.line > 0 && !entry.is_invalid() && !entry.is_end());
-                    let lines =
-                        lines.map(|entry| (entry.name, position(entry.line, entry.column_or_discriminator)));
-                    ("DEBUG_INFO", place, lines.collect())
-                }
-                (None, None) => continue,
-            };
+        let recorded = match (records.debug_info, records.debug_info2) {
+            (_, Some(place)) => lines_of_debug_info2(place, &info),
+            (Some(place), None) => lines_of_debug_info(place, &function),
+            (None, None) => continue,
+        };
         // Any number of lines can have the same name, which is looked up for each.
-        let lines = lines.iter().filter(|(name, _)| name.len() < MAX_PATH);
+        let lines = recorded.lines.iter().filter(|(name, _)| name.len() < MAX_PATH);
         let mut outside = lines.filter(|(name, position)| {
             let text = match embedded.get(name) {
                 Some(&text) => files.embedded(text),
@@ -63,14 +56,14 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             continue;
         };
         let count = outside.count().saturating_add(1) as u64;
-        findings.add_many(&rules::OTHER_FILE, count, place.offset, || {
+        findings.add_many(&rules::OTHER_FILE, count, recorded.place.offset, || {
             let name = jitdump::printable(name);
             let column = if has_columns {
                 format!(":{}", first.column)
             } else {
                 String::new()
             };
-            Place::in_record(record)
+            Place::in_record(recorded.kind)
                 .in_function(function.name)
                 .with_message(format!(
                     "{count} of its entries, the first is {name}:{}{column}",
@@ -80,16 +73,42 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
     }
 }
 
+/// Lines in a record of a function.
+struct RecordedLines<'l> {
+    /// Type of the record.
+    kind: &'static str,
+    place: RecordLocation,
+    /// File and position of each.
+    lines: Vec<(&'l [u8], TextPosition)>,
+}
+
 fn position(line: u32, column: u32) -> TextPosition {
     TextPosition { line, column }
 }
 
-/// Returns the files and positions of lines of a DEBUG_INFO2 record.
-fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], TextPosition)> {
-    info.rows.iter().filter(|row| row.line > 0).filter_map(|row| {
+/// Returns the lines of a DEBUG_INFO2 record, as they are read.
+fn lines_of_debug_info2<'l>(place: RecordLocation, info: &'l DebugInfo<'_>) -> RecordedLines<'l> {
+    let lines = info.rows.iter().filter(|row| row.line > 0).filter_map(|row| {
         let file = info.files.get(row.file? as usize)?;
         Some((&file.path[..], position(row.line, row.column)))
-    })
+    });
+    RecordedLines {
+        kind: "DEBUG_INFO2",
+        place,
+        lines: lines.collect(),
+    }
+}
+
+/// Returns the lines of a DEBUG_INFO record, as they are in the file.
+fn lines_of_debug_info<'l>(place: RecordLocation, function: &Function<'l>) -> RecordedLines<'l> {
+    let entries = function.line_entries().unwrap_or_default().into_iter();
+    let lines = entries.filter(|entry| entry.line > 0 && !entry.is_invalid() && !entry.is_end());
+    let lines = lines.map(|entry| (entry.name, position(entry.line, entry.column_or_discriminator)));
+    RecordedLines {
+        kind: "DEBUG_INFO",
+        place,
+        lines: lines.collect(),
+    }
 }
 
 /// Texts of source files by the name that the runtime gave them.

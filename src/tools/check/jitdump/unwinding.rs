@@ -29,19 +29,18 @@ const MAX_PADDING: u64 = 16;
 
 /// Checks a record. The reader reports records that are invalid.
 pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {
+    let sizes = sizes(record.content, endian);
+    let has_header = sizes.is_none_or(|sizes| sizes.header > 0);
     let rule = match Unwinding::parse(record.content, endian) {
         Err(_) => return,
         Ok(None) => &rules::HEADER_ONLY,
-        Ok(Some(_)) if sizes(record.content, endian).is_some_and(|sizes| sizes.header == 0) => {
-            &rules::NO_HEADER
-        }
+        Ok(Some(_)) if !has_header => &rules::NO_HEADER,
         Ok(Some(unwinding)) => match unwinding.placement {
             Placement::AfterCode(0) => &rules::FRAME_FIRST,
             Placement::AfterCode(_) | Placement::At(_) => &rules::HEADER_FIRST,
         },
     };
     findings.add(rule, record.offset, Place::default);
-    let sizes = sizes(record.content, endian);
     if let Some(UnwindingSizes { data, mapped, .. }) = sizes
         && mapped > 0
         && !(0..MAX_ROUNDING).contains(&mapped.wrapping_sub(data))
@@ -50,6 +49,7 @@ pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findi
             Place::default().with_message(format!("{mapped} bytes mapped, {data} bytes of data"))
         });
     }
+    // In the other order, the header has been read.
     let is_frame_first = rule.id == rules::FRAME_FIRST.id;
     let version = header_after_frame(record.content, endian).and_then(|header| header.first().copied());
     if is_frame_first && version != Some(HEADER_VERSION) {
@@ -63,8 +63,14 @@ pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findi
 /// Checks the unwinding tables of functions, in the order of the file: several may share those of the last record.
 #[derive(Default)]
 pub(super) struct TableChecker<'a> {
-    /// Offset of the last record, and its entries.
-    last: Option<(u64, FdeIndex<'a>)>,
+    last: Option<LastTables<'a>>,
+}
+
+/// The tables in the last record.
+struct LastTables<'a> {
+    /// Offset of the record.
+    offset: u64,
+    entries: FdeIndex<'a>,
 }
 
 impl<'a> TableChecker<'a> {
@@ -85,17 +91,20 @@ impl<'a> TableChecker<'a> {
             endian: machine.endian,
             address_size: machine.address_size(),
         };
-        let is_known = self
-            .last
-            .as_ref()
-            .is_some_and(|&(offset, _)| offset == record.offset);
+        let last = self.last.as_ref();
+        let is_known = last.is_some_and(|last| last.offset == record.offset);
         match unwinding.placement {
             // Tables after the code are for one function. That others have them is reported.
             Placement::AfterCode(_) if is_known => return,
             Placement::At(_) if is_known => {}
-            _ => self.last = Some((record.offset, FdeIndex::read(frame))),
+            _ => {
+                self.last = Some(LastTables {
+                    offset: record.offset,
+                    entries: FdeIndex::read(frame),
+                });
+            }
         }
-        let Some((_, entries)) = &self.last else {
+        let Some(LastTables { entries, .. }) = &self.last else {
             return;
         };
         let place = |message: String| {
