@@ -113,6 +113,7 @@ fn find_in_group(
         }
         let is_full = all.len() >= MAX_RECORDS;
         let own = match all.entry(seen.content) {
+            // If a record that differs is among those left out, `find` reports the sums of the group.
             Entry::Vacant(_) if is_full => return,
             entry => entry.or_insert(Own {
                 kind: seen.kind,

@@ -52,7 +52,8 @@ pub(super) fn is_cut_record(profile: &Profile<'_>, offset: u64) -> bool {
     size.is_none_or(|size| size >= HEADER_SIZE && size > rest.len())
 }
 
-/// Checks the sections that the header locates.
+/// Checks the sections that the header locates, in the order in which linux-perf-data reads them. `None` also if it stops at the
+/// end of the file, before it allocates anything.
 fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     let size = file.len() as u64;
     let refused = |message: String| Some(Limit::Refused(message));
@@ -69,7 +70,7 @@ fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     let mut described = None;
     let mut is_simpleperf = false;
     for id in (0..=u8::MAX).filter(|&id| header.has_feature(id)) {
-        // It stops at the end of the file.
+        // A cut table.
         let section = FileSection::read(&mut table)?;
         let Some(content) = slice(file, section) else {
             return outside(&format!("feature {id}"), section);
