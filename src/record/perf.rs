@@ -205,13 +205,15 @@ impl Permissions {
         let is_user = !self.is_capable && self.user != 0;
         let is_other = |pid: &u32| owner(*pid).is_some_and(|owner| owner != self.user);
         let other = options.pids.iter().copied().find(is_other);
-        match (self.paranoid, other) {
-            (_, Some(pid)) if is_user => Refusal::OtherUser(pid),
-            (Some(level), _) if level > 0 && options.has_cpus() && is_user => Refusal::Cpus(level),
+        if let Some(pid) = other.filter(|_| is_user) {
+            return Refusal::OtherUser(pid);
+        }
+        match self.paranoid {
+            Some(level) if level > 0 && options.has_cpus() && is_user => Refusal::Cpus(level),
             // Debian and Ubuntu have such levels. For Debian, CAP_PERFMON is not enough.
-            (Some(level), _) if level > 2 && !self.is_admin => Refusal::Paranoid(level),
-            // Debian's kernel 6.12 forbids stacks at level 2.
-            (Some(level), _) if level > 1 && is_user && is_free_without_stacks() => Refusal::Paranoid(level),
+            Some(level) if level > 2 && !self.is_admin => Refusal::Paranoid(level),
+            // Debian's kernel 6.12 forbids stacks at level 2. Only here is perf run to find out.
+            Some(level) if level > 1 && is_user && is_free_without_stacks() => Refusal::Paranoid(level),
             // With level 2, processes may record themselves, unless a container forbids the system call.
             _ => Refusal::Container,
         }

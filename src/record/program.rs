@@ -28,7 +28,8 @@ pub struct CommandProgram {
     pub file: Option<PathBuf>,
 }
 
-/// Returns the program that a command starts. `search_path` is the value of `PATH`.
+/// Returns the program that a command starts, and its runtime by the first of these that tells: its name, that of the file that
+/// it is a link to, and its first line if it is a script. `search_path` is the value of `PATH`.
 pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
     let mut words = command.iter().map(|word| word.as_bytes());
     let is_env = words.next().is_some_and(|word| base_name(word) == b"env");
@@ -46,9 +47,11 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
     let interpreter = path.as_ref().and_then(|path| interpreter(path));
     let by_name = Runtime::of_program(base_name(name.as_bytes()));
     let by_link = || Runtime::of_program(base_name(target.as_ref()?.as_os_str().as_bytes()));
-    let by_first_line = || Runtime::of_program(base_name(interpreter.as_ref()?));
+    let of_interpreter = interpreter
+        .as_ref()
+        .and_then(|path| Runtime::of_program(base_name(path)));
+    // Looks for other files, so it comes last.
     let by_launcher = || is_java_launcher(target.as_ref()?).then_some(Runtime::Java);
-    let of_interpreter = by_first_line();
     let runtime = by_name.or_else(by_link).or(of_interpreter).or_else(by_launcher);
     let has_program = |path: &OsStr| {
         let description = runtime.map(Runtime::description);

@@ -80,18 +80,17 @@ impl Signals {
             let Some(signal) = Signal::from_named_raw(received.number) else {
                 continue;
             };
-            if received.is_end() {
+            let is_end = received.is_end();
+            if is_end {
                 self.received = Some(signal);
-            } else if self.program.is_none() {
-                continue;
             }
-            let is_of_terminal =
-                received.is_from_kernel && matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
-            if self.program.is_none() {
+            let has_program = self.program.is_some();
+            if has_program && !self.gets_it_from_terminal(signal, received) {
+                self.pending.push(signal);
+            } else if !has_program && is_end {
+                // At this one, perf completes its profile.
                 self.has_stopped = true;
                 self.pending.push(Signal::INT);
-            } else if !(self.is_foreground && self.has_started && is_of_terminal) {
-                self.pending.push(signal);
             }
         }
         // A signal that came in between may reach the program twice, but is never lost.
@@ -100,6 +99,13 @@ impl Signals {
                 .program
                 .as_deref()
                 .is_some_and(|file| Start::read(file) != Start::Pending);
+    }
+
+    /// Whether the program gets a signal without being sent it: as the terminal sends it to its whole group.
+    fn gets_it_from_terminal(&self, signal: Signal, received: ReceivedSignal) -> bool {
+        let is_of_terminal =
+            received.is_from_kernel && matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
+        self.is_foreground && self.has_started && is_of_terminal
     }
 
     /// Ends the recording, once.
