@@ -36,12 +36,22 @@ pub struct SourceText {
     pub text: Option<Vec<u8>>,
 }
 
+/// Lines of a file to show.
+#[derive(Debug)]
+pub struct WantedLines {
+    /// Index of the file.
+    pub file: u32,
+    /// Numbers of the lines, sorted.
+    pub lines: Vec<u32>,
+}
+
 impl Texts<'_> {
-    /// Returns excerpts with the wanted lines of each file. The lines must be sorted.
-    pub fn excerpts(&mut self, files: &[SourceText], wanted: &[(u32, Vec<u32>)]) -> Vec<Excerpt> {
+    /// Returns excerpts with the wanted lines of each file, as far as there is room. Counts lines that are left out, and files
+    /// that cannot be read.
+    pub fn excerpts(&mut self, files: &[SourceText], wanted: &[WantedLines]) -> Vec<Excerpt> {
         let mut excerpts = Vec::new();
         let mut left = MAX_TEXT;
-        for (file, lines) in wanted {
+        for WantedLines { file, lines } in wanted {
             let Some(source) = files.get(*file as usize) else {
                 continue;
             };
@@ -60,12 +70,7 @@ impl Texts<'_> {
                 },
             };
             for mut excerpt in cut(*file, text, lines) {
-                let fits = |line: &&String| {
-                    let rest = left.checked_sub(line.len());
-                    left = rest.unwrap_or(0);
-                    rest.is_some()
-                };
-                let kept = excerpt.text.iter().take_while(fits).count();
+                let kept = take_room(&excerpt.text, &mut left);
                 let left_out = excerpt.text.len().saturating_sub(kept);
                 self.faults.add_many(Issue::LinesNotShown, left_out as u64, 0);
                 excerpt.text.truncate(kept);
@@ -74,6 +79,16 @@ impl Texts<'_> {
         }
         excerpts
     }
+}
+
+/// Takes the room of lines from the `left` bytes. Returns how many of them fit; after one that does not, nothing is left.
+fn take_room(lines: &[String], left: &mut usize) -> usize {
+    let fits = |line: &&String| {
+        let rest = left.checked_sub(line.len());
+        *left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    lines.iter().take_while(fits).count()
 }
 
 /// Returns the wanted lines of a text, with those around them.
@@ -158,7 +173,10 @@ mod tests {
                 },
                 text: Some(vec!["x".repeat(128); count as usize].join("\n").into()),
             });
-            let wanted = [0, 1].map(|file| (file, (1..=counts[file as usize]).collect()));
+            let wanted = [0, 1].map(|file| WantedLines {
+                file,
+                lines: (1..=counts[file as usize]).collect(),
+            });
             let mut texts = Texts::new(&load, &sources);
             let excerpts = texts.excerpts(&files, &wanted);
             let shown: usize = excerpts.iter().map(|excerpt| excerpt.text.len()).sum();

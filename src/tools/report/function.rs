@@ -12,7 +12,7 @@ use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{Call, NamedFunctionIndex, SourceFileIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::results::diagnostics::Issue;
-use crate::tools::excerpts::SourceText;
+use crate::tools::excerpts::{SourceText, WantedLines};
 use crate::tools::report::ReportOptions;
 use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
@@ -328,9 +328,12 @@ fn texts_of(
             .range((file, 0)..=(file, u32::MAX))
             .map(|(&(_, line), _)| line)
     };
-    let wanted: Vec<(u32, Vec<u32>)> = (0..)
+    let wanted: Vec<WantedLines> = (0..)
         .zip(&files)
-        .map(|(at, &file)| (at, numbers(file).collect()))
+        .map(|(at, &file)| WantedLines {
+            file: at,
+            lines: numbers(file).collect(),
+        })
         .collect();
     let mut texts = Texts::new(&options.load, &options.sources);
     let excerpts = texts.excerpts(&sources, &wanted);

@@ -146,6 +146,7 @@ impl Columns<'_> {
                 processes.entry(pid).or_default().jit += u64::from(count);
             }
         }
+        // Processes without code are not shown.
         for (&(pid, series, _), &count) in &counts.bins {
             if series == Series::All
                 && let Some(process) = processes.get_mut(&pid)

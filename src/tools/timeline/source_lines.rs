@@ -14,7 +14,7 @@ use crate::frames::source_files::{SourceName, text_to_write};
 use crate::load::{Recording, function_of};
 use crate::results::diagnostics::Issue;
 use crate::results::name_style::NameStyle;
-use crate::tools::excerpts::{Excerpt, SourceText};
+use crate::tools::excerpts::{Excerpt, SourceText, WantedLines};
 use crate::tools::source_texts::Texts;
 use crate::tools::timeline::TimelineOptions;
 use crate::tools::timeline::samples::BinnedSamples;
@@ -94,10 +94,11 @@ impl SourceLines {
             .first()
             .map(|declared| (declared.file, declared.line));
         let mut inlined: BTreeMap<(Pid, u32), u32> = BTreeMap::new();
-        let chains = info.frames_at_all(addresses.iter().map(|&(offset, ..)| offset));
-        for (&(_, space, samples), chain) in addresses.iter().zip(chains) {
+        let chains = info.frames_at_all(addresses.iter().map(|at| at.offset));
+        for (&SampledAddress { space, samples, .. }, chain) in addresses.iter().zip(chains) {
             let pid = processes.space(space).pid;
             let sampled = chain.first().map(|frame| (frame.file, frame.line));
+            // The declaration is shown, too, even without samples.
             let places = [(sampled, samples), (declared, 0)];
             for (place, samples) in places {
                 let Some((Some(of), line @ 1..)) = place else {
@@ -107,6 +108,7 @@ impl SourceLines {
                 let key = (function, pid, of, line);
                 add_row(&mut self.samples, key, samples, &mut self.faults);
             }
+            // A single frame is of the function itself.
             if let [innermost, _, ..] = &chain[..] {
                 let count = inlined.entry((pid, innermost.function)).or_default();
                 *count = count.saturating_add(samples);
@@ -121,31 +123,26 @@ impl SourceLines {
     }
 
     /// Returns the lines to show of each file, those of the functions with most samples first.
-    fn wanted(&self, by_function: &[(FunctionId, Addresses)]) -> Vec<(u32, Vec<u32>)> {
-        let mut order: HashMap<FunctionId, usize> = HashMap::default();
-        order.extend(
-            by_function
-                .iter()
-                .enumerate()
-                .map(|(at, (function, _))| (*function, at)),
-        );
-        let mut by_file: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
+    fn wanted(&self, by_function: &[(FunctionId, Addresses)]) -> Vec<WantedLines> {
+        let functions = by_function.iter().enumerate();
+        let ranks: HashMap<FunctionId, usize> = functions.map(|(rank, (id, _))| (*id, rank)).collect();
+        let mut by_file: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        // The rank of the first function in each file.
+        let mut first_ranks: HashMap<u32, usize> = HashMap::default();
         for &(function, _, file, line) in self.samples.keys() {
-            let place = order.get(&function).copied().unwrap_or(usize::MAX);
-            let (first, lines) = by_file.entry(file).or_insert((place, Vec::new()));
-            *first = place.min(*first);
-            lines.push(line);
+            let rank = ranks.get(&function).copied().unwrap_or(usize::MAX);
+            let first = first_ranks.entry(file).or_insert(rank);
+            *first = rank.min(*first);
+            by_file.entry(file).or_default().push(line);
         }
-        let mut wanted: Vec<_> = by_file.into_iter().collect();
-        wanted.sort_by_key(|&(file, (first, _))| (first, file));
+        let mut wanted = Vec::with_capacity(by_file.len());
+        for (file, mut lines) in by_file {
+            lines.sort_unstable();
+            lines.dedup();
+            wanted.push(WantedLines { file, lines });
+        }
+        wanted.sort_by_key(|WantedLines { file, .. }| (first_ranks.get(file).copied(), *file));
         wanted
-            .into_iter()
-            .map(|(file, (_, mut lines))| {
-                lines.sort_unstable();
-                lines.dedup();
-                (file, lines)
-            })
-            .collect()
     }
 }
 
@@ -173,24 +170,34 @@ fn add_row<K: Ord>(rows: &mut BTreeMap<K, u32>, key: K, samples: u32, faults: &m
     *count = count.saturating_add(samples);
 }
 
-/// Sampled addresses of a function in ascending order: offset in the code, address space, and number of samples.
-type Addresses = Vec<(u32, SpaceId, u32)>;
+/// A sampled address of a function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SampledAddress {
+    /// Offset in the code.
+    offset: u32,
+    space: SpaceId,
+    samples: u32,
+}
+
+/// Sampled addresses of a function in ascending order.
+type Addresses = Vec<SampledAddress>;
 
 /// Returns the sampled addresses of all functions, those with most samples first.
 fn by_function(counts: &BinnedSamples) -> Vec<(FunctionId, Addresses)> {
     let mut functions: BTreeMap<FunctionId, Addresses> = BTreeMap::new();
     for (&(function, space, offset), &samples) in &counts.offsets {
-        functions
-            .entry(function)
-            .or_default()
-            .push((offset, space, samples));
+        functions.entry(function).or_default().push(SampledAddress {
+            offset,
+            space,
+            samples,
+        });
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
     functions
         .iter_mut()
         .for_each(|(_, addresses)| addresses.sort_unstable());
     functions.sort_by_cached_key(|(function, addresses)| {
-        let samples: u64 = addresses.iter().map(|&(.., samples)| u64::from(samples)).sum();
+        let samples: u64 = addresses.iter().map(|at| u64::from(at.samples)).sum();
         (Reverse(samples), *function)
     });
     functions
