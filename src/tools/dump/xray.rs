@@ -186,52 +186,12 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             let Some((record, size)) = FdrMetadata::parse(bytes, self.endian) else {
                 return self.emit(left, CUT, None, Fields::new().word(CUT, "record"));
             };
-            let mut size = size as u64;
-            let fields = Fields::new();
-            let mut time = None;
-            let (kind, fields) = match record {
-                FdrMetadata::NewBuffer { thread } => ("new_buffer", fields.signed("thread", thread)),
-                FdrMetadata::EndOfBuffer => ("end_of_buffer", fields),
-                FdrMetadata::NewCpu { cpu, tick } => {
-                    time = Some(tick);
-                    ("new_cpu", fields.number("cpu", cpu))
-                }
-                FdrMetadata::TickWrap { tick } => {
-                    time = Some(tick);
-                    ("tsc_wrap", fields)
-                }
-                FdrMetadata::WallTime {
-                    seconds,
-                    microseconds,
-                } => {
-                    let fields = fields.number("seconds", seconds);
-                    ("wall_time", fields.number("microseconds", microseconds))
-                }
-                FdrMetadata::BufferExtents { size } => ("buffer_extents", with_extents(fields, size, buffer)),
-                FdrMetadata::Pid(pid) => ("pid", fields.signed("pid", pid)),
-                FdrMetadata::CutEvent {
-                    size: payload,
-                    is_typed,
-                } => {
-                    let missing = u64::try_from(payload).unwrap_or_default();
-                    let missing = missing.saturating_add(size).saturating_sub(left);
-                    size = left;
-                    let fields = fields.word(CUT, "payload").signed("payload_size", payload);
-                    let kind = if is_typed { "typed_event" } else { "custom_event" };
-                    (kind, fields.number("missing", missing))
-                }
-                FdrMetadata::Argument(argument) => ("argument", fields.hex("argument", argument)),
-                FdrMetadata::Function(record) => {
-                    let fields = fields.number("action", record.action);
-                    let fields = fields.number("function", record.function);
-                    let fields = fields.number("delta", record.delta);
-                    ("unknown", fields.fault(Issue::XrayUnknownRecord))
-                }
-                FdrMetadata::Unknown(number) => {
-                    let fields = fields.number("kind", number);
-                    ("unknown", fields.fault(Issue::XrayUnknownKind))
-                }
-            };
+            let MetadataEntry {
+                kind,
+                size,
+                time,
+                fields,
+            } = metadata(record, size as u64, left, buffer);
             self.emit(size, kind, time, fields)?;
             let left = end.saturating_sub(self.position);
             if record == FdrMetadata::EndOfBuffer && left > 0 {
@@ -278,6 +238,76 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             RecordKind::Typed { kind, payload } => fields.number("event_type", kind).name("payload", payload),
         };
         self.emit(size, record.kind.name(), Some(record.tick), fields)
+    }
+}
+
+/// What is printed of a metadata record.
+struct MetadataEntry<'a> {
+    kind: &'static str,
+    size: u64,
+    /// Tick, if it has one.
+    time: Option<u64>,
+    fields: Fields<'a>,
+}
+
+/// Decodes a metadata record of `size` bytes. `left` bytes of its `buffer` are there from it on.
+fn metadata<'a>(
+    record: FdrMetadata,
+    size: u64,
+    left: u64,
+    buffer: Option<&TraceBuffer>,
+) -> MetadataEntry<'a> {
+    let entry = |kind: &'static str, fields: Fields<'a>| MetadataEntry {
+        kind,
+        size,
+        time: None,
+        fields,
+    };
+    let fields = Fields::new();
+    match record {
+        FdrMetadata::NewBuffer { thread } => entry("new_buffer", fields.signed("thread", thread)),
+        FdrMetadata::EndOfBuffer => entry("end_of_buffer", fields),
+        FdrMetadata::NewCpu { cpu, tick } => MetadataEntry {
+            time: Some(tick),
+            ..entry("new_cpu", fields.number("cpu", cpu))
+        },
+        FdrMetadata::TickWrap { tick } => MetadataEntry {
+            time: Some(tick),
+            ..entry("tsc_wrap", fields)
+        },
+        FdrMetadata::WallTime {
+            seconds,
+            microseconds,
+        } => {
+            let fields = fields.number("seconds", seconds);
+            entry("wall_time", fields.number("microseconds", microseconds))
+        }
+        FdrMetadata::BufferExtents { size } => entry("buffer_extents", with_extents(fields, size, buffer)),
+        FdrMetadata::Pid(pid) => entry("pid", fields.signed("pid", pid)),
+        FdrMetadata::CutEvent {
+            size: payload,
+            is_typed,
+        } => {
+            // Of a negative size, it is not known how much is missing.
+            let whole = u64::try_from(payload).unwrap_or_default().saturating_add(size);
+            let fields = fields.word(CUT, "payload").signed("payload_size", payload);
+            let kind = if is_typed { "typed_event" } else { "custom_event" };
+            MetadataEntry {
+                size: left,
+                ..entry(kind, fields.number("missing", whole.saturating_sub(left)))
+            }
+        }
+        FdrMetadata::Argument(argument) => entry("argument", fields.hex("argument", argument)),
+        FdrMetadata::Function(record) => {
+            let fields = fields.number("action", record.action);
+            let fields = fields.number("function", record.function);
+            let fields = fields.number("delta", record.delta);
+            entry("unknown", fields.fault(Issue::XrayUnknownRecord))
+        }
+        FdrMetadata::Unknown(number) => {
+            let fields = fields.number("kind", number);
+            entry("unknown", fields.fault(Issue::XrayUnknownKind))
+        }
     }
 }
 
