@@ -8,7 +8,7 @@ use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
 use crate::results::summary::count;
 use crate::tools::export::calls::CallNodes;
-use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope};
+use crate::tools::export::profile::{ExportedProfile, FormatDescription, FormatScope, WeightedStack};
 use crate::tools::flame_graph::{Color, FlameGraph, Heading, Known};
 
 /// The format.
@@ -61,23 +61,20 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         places.push(graph.node(caller, node.call as usize, &mut known));
     }
     let total = profile.total();
-    let mut totals_of_kinds: BTreeMap<Kind, f64> = BTreeMap::new();
     for row in &profile.rows {
-        let share = row.weight.period as f64 * 100.0 / total.period.max(1) as f64;
         let node = calls.node(row.stack).map(|node| places[node]);
+        // Nothing was recorded of its stack.
         let node = node.unwrap_or_else(|| graph.node(None, unknown, &mut known));
         if let Some([own]) = graph.nodes.get_mut(node).map(|node| &mut node.own) {
-            *own += share;
+            *own += share(row, total.period);
         }
-        let kind = profile.tables.kind(row.stack, row.thread);
-        *totals_of_kinds.entry(kind).or_default() += share;
     }
     graph.sum_up();
     let kind_of = |name: usize| {
         let function = functions.all.rows().get(name).copied().flatten();
         function.map_or(Kind::Unknown, |function| profile.tables.functions[function].kind)
     };
-    let shares = shares_text(&totals_of_kinds);
+    let shares = shares_text(&shares_of_kinds(profile, total.period));
     let event = profile.first_event().map_or("", |event| &*event.name);
     let samples = count(total.samples, "sample");
     let missing = profile.tables.losses.text();
@@ -90,11 +87,27 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         all: &format!("all: 100.00 %, {event}, {samples}; missing: {missing}"),
     };
     let svg = graph.svg(heading, |node| {
-        let ([own], [total], kind) = (node.own, node.total, kind_of(node.name));
+        let ([own_share], [total_share], kind) = (node.own, node.total, kind_of(node.name));
         let (_, color) = color(kind);
-        (format!("{total:.2} %, self {own:.2} %, {kind}"), color)
+        let description = format!("{total_share:.2} %, self {own_share:.2} %, {kind}");
+        (description, color)
     });
     out.write_all(svg.as_bytes())
+}
+
+/// Returns the share of samples of a stack in all, whose periods have this sum, in percent.
+fn share(row: &WeightedStack, total_period: u64) -> f64 {
+    row.weight.period as f64 * 100.0 / total_period.max(1) as f64
+}
+
+/// Returns the share of each kind of code, in percent.
+fn shares_of_kinds(profile: &ExportedProfile, total_period: u64) -> BTreeMap<Kind, f64> {
+    let mut shares: BTreeMap<Kind, f64> = BTreeMap::new();
+    for row in &profile.rows {
+        let kind = profile.tables.kind(row.stack, row.thread);
+        *shares.entry(kind).or_default() += share(row, total_period);
+    }
+    shares
 }
 
 /// Returns the shares of kinds of code, without those that are 0.

@@ -20,6 +20,13 @@ const MARGIN: f64 = 10.0;
 const TOP: f64 = 58.0;
 const LINE: f64 = 18.0;
 
+/// Baselines of the title and of the line below it.
+const TITLE_Y: f64 = 24.0;
+const LINE_Y: f64 = 44.0;
+
+/// Space for the button that searches.
+const SEARCH_WIDTH: f64 = 50.0;
+
 /// Height of a frame, and width of a character in it.
 const HEIGHT: f64 = 16.0;
 const CHARACTER: f64 = 7.0;
@@ -154,40 +161,13 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         describe: impl Fn(&FlameGraphNode<SIDES>) -> (String, Color),
     ) -> String {
         let frames = self.layout();
-        let depth = frames
-            .iter()
-            .filter_map(|frame| self.nodes.get(frame.node))
-            .map(|node| node.depth.saturating_add(2))
-            .max()
-            .unwrap_or(1);
+        let shown = frames.iter().filter_map(|frame| self.nodes.get(frame.node));
+        // Depths are from 0, and below the frame that all others are in.
+        let levels = shown.map(|node| node.depth.saturating_add(2)).max();
         let top = TOP + heading.lines.len() as f64 * LINE;
-        let height = top + MARGIN + depth as f64 * HEIGHT;
-        let mut svg = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n\
-             <svg version=\"1.1\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-             viewBox=\"0 0 {WIDTH} {height}\">\n\
-             <style>text {{ font: 12px monospace; fill: #000; }} #title {{ font-size: 17px; text-anchor: middle; }} \
-             .frame rect {{ stroke: #aaa; stroke-width: 0.5; }} .frame:hover rect {{ stroke: #000; cursor: pointer; }} \
-             .frame text {{ pointer-events: none; }} .hidden {{ display: none; }} .outer {{ opacity: 0.5; }} \
-             .found rect {{ stroke: #808; stroke-width: 2; }} .button {{ cursor: pointer; }}</style>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-             <text id=\"title\" x=\"{}\" y=\"24\">{}</text>\n",
-            WIDTH / 2.0,
-            escaped(heading.title),
-        );
-        let mut y = 44.0;
-        for line in heading.lines {
-            let _ = writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line));
-            y += LINE;
-        }
-        let _ = write!(
-            svg,
-            "<text id=\"details\" x=\"{MARGIN}\" y=\"{y}\"> </text>\n\
-             <text id=\"reset\" class=\"button hidden\" x=\"{MARGIN}\" y=\"24\">Reset zoom</text>\n\
-             <text id=\"search\" class=\"button\" x=\"{}\" y=\"24\" visibility=\"hidden\">Search</text>\n\
-             <g id=\"frames\">\n",
-            WIDTH - MARGIN - 50.0,
-        );
+        let height = top + MARGIN + levels.unwrap_or(1) as f64 * HEIGHT;
+        let mut svg = head(heading, height);
+        svg.push_str("<g id=\"frames\">\n");
         let whole = Bar {
             x: MARGIN,
             y: top,
@@ -259,6 +239,37 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         shown.truncate(MAX_FRAMES);
         shown.into_iter().map(|(node, _)| node).collect()
     }
+}
+
+/// Returns the beginning of a file of this height: its style, the texts above the frames, and the buttons, which the script
+/// shows.
+fn head(heading: Heading<'_>, height: f64) -> String {
+    let mut svg = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n\
+         <svg version=\"1.1\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\">\n\
+         <style>text {{ font: 12px monospace; fill: #000; }} #title {{ font-size: 17px; text-anchor: middle; }} \
+         .frame rect {{ stroke: #aaa; stroke-width: 0.5; }} .frame:hover rect {{ stroke: #000; cursor: pointer; }} \
+         .frame text {{ pointer-events: none; }} .hidden {{ display: none; }} .outer {{ opacity: 0.5; }} \
+         .found rect {{ stroke: #808; stroke-width: 2; }} .button {{ cursor: pointer; }}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text id=\"title\" x=\"{}\" y=\"{TITLE_Y}\">{}</text>\n",
+        WIDTH / 2.0,
+        escaped(heading.title),
+    );
+    let mut y = LINE_Y;
+    for line in heading.lines {
+        let _ = writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line));
+        y += LINE;
+    }
+    let _ = write!(
+        svg,
+        "<text id=\"details\" x=\"{MARGIN}\" y=\"{y}\"> </text>\n\
+         <text id=\"reset\" class=\"button hidden\" x=\"{MARGIN}\" y=\"{TITLE_Y}\">Reset zoom</text>\n\
+         <text id=\"search\" class=\"button\" x=\"{}\" y=\"{TITLE_Y}\" visibility=\"hidden\">Search</text>\n",
+        WIDTH - MARGIN - SEARCH_WIDTH,
+    );
+    svg
 }
 
 /// Where a frame is in the picture, in pixels.
