@@ -116,6 +116,28 @@ struct ExplanationSearch<'c> {
     callers_before: HashMap<u32, Callers>,
 }
 
+/// What a function gained.
+struct Gain {
+    /// The function.
+    function: usize,
+    /// Percentage points, above 0.
+    points: f64,
+}
+
+/// Returns the sum of gains, in percentage points.
+fn sum_of(gains: &[Gain]) -> f64 {
+    gains.iter().map(|gain| gain.points).sum()
+}
+
+/// Time that a function has from others, or, if it is negative, has given to them, in percentage points.
+#[derive(Clone, Copy)]
+struct MovedTime {
+    /// Of its own time.
+    own: f64,
+    /// Of the time with it on the stack.
+    total: f64,
+}
+
 /// A gain that a loss explains.
 struct Covered {
     /// The function.
@@ -127,16 +149,20 @@ struct Covered {
 }
 
 /// Covers gains by a loss, those that are nearest to `size` first. Only the last one is covered in part.
-fn cover(lost: f64, size: f64, mut gains: Vec<(usize, f64)>) -> Vec<Covered> {
-    let distance = |gain: f64| (gain - size).abs();
-    gains.sort_by(|(_, one), (_, other)| distance(*one).total_cmp(&distance(*other)));
+fn cover(lost: f64, size: f64, mut gains: Vec<Gain>) -> Vec<Covered> {
+    let distance = |gain: &Gain| (gain.points - size).abs();
+    gains.sort_by(|one, other| distance(one).total_cmp(&distance(other)));
     let mut rest = lost;
     let mut covered = Vec::new();
-    for (function, gain) in gains {
-        let part = (rest / gain).min(1.0);
+    for Gain { function, points } in gains {
+        let part = (rest / points).min(1.0);
         if part >= MIN_PART || covered.is_empty() {
-            rest -= gain * part;
-            covered.push(Covered { function, gain, part });
+            rest -= points * part;
+            covered.push(Covered {
+                function,
+                gain: points,
+                part,
+            });
         }
     }
     covered
@@ -160,7 +186,7 @@ impl ExplanationSearch<'_> {
         total.is_some_and(|total| !total.is_significant || total.change.abs() <= moved * MAX_CHANGE)
     }
 
-    /// Explains the loss of a function by the gain of its callers, whose totals are unchanged.
+    /// Explains the loss of a function by the gain of its callers, whose totals are unchanged. Returns whether it does.
     fn explain_inlining(&mut self, index: usize) -> bool {
         let Some(change) = self.functions.get(index) else {
             return false;
@@ -176,32 +202,35 @@ impl ExplanationSearch<'_> {
                 .filter(|change| change.own.is_significant);
             change.map_or(0.0, FunctionChange::unexplained_own).max(0.0)
         };
-        let gains: Vec<(usize, f64)> = self
+        let gains: Vec<Gain> = self
             .callers_before(index)
             .into_iter()
             .filter(|&caller| self.is_total_unchanged(caller, lost))
-            .map(|caller| (caller, gain(caller)))
-            .filter(|(_, gain)| *gain > 0.0)
+            .map(|caller| Gain {
+                function: caller,
+                points: gain(caller),
+            })
+            .filter(|gain| gain.points > 0.0)
             .collect();
-        let sum: f64 = gains.iter().map(|(_, gain)| gain).sum();
-        if sum < lost * MIN_BALANCE {
+        if sum_of(&gains) < lost * MIN_BALANCE {
             return false;
         }
         let covered = cover(lost, lost, gains);
         for it in &covered {
-            self.add_explanation(
-                it.function,
-                ExplanationKind::Inlined,
-                &[index],
-                (it.gain * it.part, 0.0),
-            );
+            // What is called counted for the total of its caller before.
+            let moved = MovedTime {
+                own: it.gain * it.part,
+                total: 0.0,
+            };
+            self.add_explanation(it.function, ExplanationKind::Inlined, &[index], moved);
         }
         let total = self
             .functions
             .get(index)
             .map_or(0.0, |change| change.total.change);
         let callers: Vec<usize> = covered.into_iter().map(|it| it.function).collect();
-        self.add_explanation(index, ExplanationKind::InlinedInto, &callers, (-lost, total));
+        let moved = MovedTime { own: -lost, total };
+        self.add_explanation(index, ExplanationKind::InlinedInto, &callers, moved);
         true
     }
 
@@ -224,7 +253,8 @@ impl ExplanationSearch<'_> {
         let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
         let callees: BTreeSet<usize> = callees.flatten().copied().collect();
         let others = callees.into_iter().filter(|other| !callers.contains(other));
-        let (gains, sum) = self.gains(index, others);
+        let gains = self.gains(index, others);
+        let sum = sum_of(&gains);
         if sum <= 0.0 || sum < lost * MIN_BALANCE {
             return;
         }
@@ -235,40 +265,50 @@ impl ExplanationSearch<'_> {
             (0.0, lost)
         };
         let covered = cover(lost, size, gains);
-        self.add_move(index, &covered, (-lost, gone));
+        let moved = MovedTime {
+            own: -lost,
+            total: gone,
+        };
+        self.add_move(index, &covered, moved);
     }
 
     /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
     /// its work, such as native code in place of JIT code.
     fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
         let callees = self.callees.get(&index).into_iter().flatten();
-        let (gains, sum) = self.gains(index, callees.copied());
+        let gains = self.gains(index, callees.copied());
+        let sum = sum_of(&gains);
         if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
             return false;
         }
-        let covered = gains.into_iter().map(|(function, gain)| Covered {
+        let covered = gains.into_iter().map(|Gain { function, points }| Covered {
             function,
-            gain,
+            gain: points,
             part: 1.0,
         });
-        self.add_move(index, &covered.collect::<Vec<_>>(), (-sum, 0.0));
+        let moved = MovedTime {
+            own: -sum,
+            total: 0.0,
+        };
+        self.add_move(index, &covered.collect::<Vec<_>>(), moved);
         true
     }
 
-    /// Returns those of `others` that gained time, without function `index`, with their gains, and the sum of these.
-    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> (Vec<(usize, f64)>, f64) {
+    /// Returns what those of `others` gained that did, without function `index`.
+    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> Vec<Gain> {
         let gains = others.filter(|&other| other != index).filter_map(|other| {
             let change = self.functions.get(other)?;
-            let gain = change.unexplained_total();
-            (change.total.is_significant && gain > 0.0).then_some((other, gain))
+            let gain = Gain {
+                function: other,
+                points: change.unexplained_total(),
+            };
+            (change.total.is_significant && gain.points > 0.0).then_some(gain)
         });
-        let gains: Vec<(usize, f64)> = gains.collect();
-        let sum = gains.iter().map(|(_, gain)| gain).sum();
-        (gains, sum)
+        gains.collect()
     }
 
     /// Explains gains as far as they are covered, and those of what the functions call, by what function `index` lost.
-    fn add_move(&mut self, index: usize, covered: &[Covered], lost: (f64, f64)) {
+    fn add_move(&mut self, index: usize, covered: &[Covered], lost: MovedTime) {
         let (wholly, partly): (Vec<&Covered>, Vec<&Covered>) = covered.iter().partition(|it| it.part >= 1.0);
         for targets in [wholly, partly] {
             let Some(part) = targets.first().map(|it| it.part) else {
@@ -279,9 +319,11 @@ impl ExplanationSearch<'_> {
                 let Some(change) = self.functions.get(reached) else {
                     continue;
                 };
-                let own = change.unexplained_own().max(0.0) * part;
-                let total = change.unexplained_total().max(0.0) * part;
-                self.add_explanation(reached, ExplanationKind::MovedFrom, &[index], (own, total));
+                let moved = MovedTime {
+                    own: change.unexplained_own().max(0.0) * part,
+                    total: change.unexplained_total().max(0.0) * part,
+                };
+                self.add_explanation(reached, ExplanationKind::MovedFrom, &[index], moved);
             }
         }
         let targets: Vec<usize> = covered.iter().map(|it| it.function).collect();
@@ -302,14 +344,9 @@ impl ExplanationSearch<'_> {
         reached
     }
 
-    /// Adds time that the function at an index has from `others`, or has given to them.
-    fn add_explanation(
-        &mut self,
-        index: usize,
-        kind: ExplanationKind,
-        others: &[usize],
-        (own, total): (f64, f64),
-    ) {
+    /// Adds time that the function at an index has from `others`, or has given to them. The kind is that of the first
+    /// explanation.
+    fn add_explanation(&mut self, index: usize, kind: ExplanationKind, others: &[usize], moved: MovedTime) {
         /// Functions that are named.
         const MAX_NAMES: usize = 3;
         let named = others.iter().take(MAX_NAMES);
@@ -324,8 +361,8 @@ impl ExplanationSearch<'_> {
             own: 0.0,
             total: 0.0,
         });
-        known.own += own;
-        known.total += total;
+        known.own += moved.own;
+        known.total += moved.total;
         for name in names {
             if known.functions.len() < MAX_NAMES && !known.functions.contains(&name) {
                 known.functions.push(name);
@@ -403,7 +440,8 @@ mod tests {
     #[test]
     fn a_tenth_of_a_further_gain_is_explained() {
         let parts = |gains: &[f64]| -> Vec<f64> {
-            let covered = cover(10.0, 10.0, (0..).zip(gains.iter().copied()).collect());
+            let gain = |(function, &points): (usize, &f64)| Gain { function, points };
+            let covered = cover(10.0, 10.0, (0..).zip(gains).map(gain).collect());
             covered.iter().map(|it| it.part).collect()
         };
         assert_eq!(parts(&[4.0, 6.0]), [1.0, 1.0]);
@@ -415,7 +453,8 @@ mod tests {
     #[test]
     fn explanations_name_three_functions() {
         let mut functions = changes(5, true);
-        search(&mut functions).add_explanation(0, ExplanationKind::Inlined, &[1, 2, 3, 4], (1.0, 0.0));
+        let moved = MovedTime { own: 1.0, total: 0.0 };
+        search(&mut functions).add_explanation(0, ExplanationKind::Inlined, &[1, 2, 3, 4], moved);
         let explanation = functions[0].explanation.as_ref().unwrap();
         assert_eq!(explanation.text(), "includes inlined f1, f2, f3");
     }

@@ -90,8 +90,25 @@ impl<'r> Folders<'r> {
 
     /// Finds the folders that are elsewhere on the other side, by files of the same names.
     fn find_moved(&self, files: &HashSet<&str>) -> MovedFolders {
+        let mut pairs: Vec<_> = self.votes(files).into_iter().collect();
+        pairs.sort_by_key(|&(_, votes)| std::cmp::Reverse(votes));
+        let mut moved = MovedFolders::default();
+        for ((from, to), votes) in pairs.into_iter().take(MAX_PAIRS) {
+            let is_taken = moved.0.iter().any(|(known, _)| known == from);
+            if !is_taken && self.is_moved((from, to), votes, files) {
+                moved.0.push((from.to_owned(), to.to_owned()));
+            }
+        }
+        // The innermost folder decides.
+        moved.0.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        moved
+    }
+
+    /// Returns pairs of a folder of the run and an earlier one, with the number of files that speak for the pair: no earlier run
+    /// has them, and of the earlier files of their name, the one in the other folder has the longest common end.
+    fn votes<'f>(&'f self, files: &HashSet<&'f str>) -> BTreeMap<(&'f str, &'f str), usize> {
         let mut absent: HashMap<&str, Vec<&str>> = HashMap::default();
-        let mut votes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut votes: BTreeMap<(&'f str, &'f str), usize> = BTreeMap::new();
         for &file in files.iter().filter(|file| !self.files.contains(**file)) {
             let name = base_name(file);
             let candidates = absent.entry(name).or_insert_with(|| self.absent(name, files));
@@ -104,21 +121,10 @@ impl<'r> Folders<'r> {
             let (Some(from), Some(to)) = (prefix(file, size), prefix(other, size)) else {
                 continue;
             };
-            let count = votes.entry((from, to)).or_default();
-            *count = count.saturating_add(1);
+            let of_pair = votes.entry((from, to)).or_default();
+            *of_pair = of_pair.saturating_add(1);
         }
-        let mut pairs: Vec<_> = votes.into_iter().collect();
-        pairs.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        let mut moved = MovedFolders::default();
-        for ((from, to), count) in pairs.into_iter().take(MAX_PAIRS) {
-            let is_taken = moved.0.iter().any(|(known, _)| known == from);
-            if !is_taken && self.is_moved((from, to), count, files) {
-                moved.0.push((from.to_owned(), to.to_owned()));
-            }
-        }
-        // The innermost folder decides.
-        moved.0.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
-        moved
+        votes
     }
 
     /// Whether a folder has moved as a whole, if `count` of its files have their names in both.
