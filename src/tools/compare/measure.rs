@@ -83,26 +83,24 @@ impl Scale {
             .map(|run| 100.0 / table.samples(run).max(1) as f64)
             .collect();
         let different_event = different_event(table);
-        let recorded_costs = match &different_event {
+        // Costs of different events have different units.
+        let measured = match &different_event {
             Some(_) => None,
-            None => costs(&table.runs),
+            None => measured_costs(table, choice),
         };
-        let by_count = || {
-            let is_wanted = choice == MeasureChoice::PerRun && different_event.is_none();
-            is_wanted.then(|| counts(table))
-        };
-        let measured = recorded_costs
-            .or_else(by_count)
-            .filter(|(_, costs)| costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
         let measure = match (&measured, choice) {
             (None, _) | (_, MeasureChoice::Shares) => Measure::Share,
-            (Some((measure, _)), _) => *measure,
+            (Some(costs), _) => costs.measure,
         };
-        let has_time = matches!(measured, Some((Measure::CpuTime, _)));
-        let costs = measured.map(|(_, mut before)| {
+        let has_time = measured
+            .as_ref()
+            .is_some_and(|costs| costs.measure == Measure::CpuTime);
+        let costs = measured.map(|costs| {
+            let mut before = costs.of_runs;
             let after = before.split_off(table.runs_before.min(before.len()));
             [before, after]
         });
+        // A run that costs more than the mean of the first side has more than 100 percent.
         let weights = match &costs {
             Some([before, after]) if measure != Measure::Share => {
                 let mean = before.iter().sum::<f64>() / before.len().max(1) as f64;
@@ -224,8 +222,24 @@ fn first_period(run: &ParsedSummary) -> u64 {
     run.profile.events.first().map_or(0, |event| event.period)
 }
 
+/// Costs of all runs.
+struct Costs {
+    /// What they are; never a share.
+    measure: Measure,
+    of_runs: Vec<f64>,
+}
+
+/// Returns the costs of runs with the same event: what the summaries have or, if values per run are wanted, the number of
+/// events. `None` if a run has none, or an impossible one.
+fn measured_costs(table: &RunTable<'_>, choice: MeasureChoice) -> Option<Costs> {
+    let by_count = || (choice == MeasureChoice::PerRun).then(|| event_counts(table));
+    let costs = recorded_costs(&table.runs).or_else(by_count)?;
+    let are_possible = costs.of_runs.iter().all(|cost| cost.is_finite() && *cost > 0.0);
+    are_possible.then_some(costs)
+}
+
 /// Returns the number of events in each run, or of samples if each is of one event or the number is unknown.
-fn counts(table: &RunTable<'_>) -> (Measure, Vec<f64>) {
+fn event_counts(table: &RunTable<'_>) -> Costs {
     let samples: Vec<u64> = (0..table.runs.len()).map(|run| table.samples(run)).collect();
     let periods: Vec<u64> = table.runs.iter().map(|run| first_period(run)).collect();
     let (measure, counts) = if periods.contains(&0) || periods == samples {
@@ -233,21 +247,28 @@ fn counts(table: &RunTable<'_>) -> (Measure, Vec<f64>) {
     } else {
         (Measure::Events, periods)
     };
-    (measure, counts.into_iter().map(|count| count as f64).collect())
+    Costs {
+        measure,
+        of_runs: counts.into_iter().map(|count| count as f64).collect(),
+    }
 }
 
-/// Returns the cost of all runs in the same unit, if known.
-fn costs(runs: &[&ParsedSummary]) -> Option<(Measure, Vec<f64>)> {
+/// Returns the cost of all runs in the same unit, if known: CPU time, else cycles.
+fn recorded_costs(runs: &[&ParsedSummary]) -> Option<Costs> {
     let all = |cost: fn(&ParsedSummary) -> Option<u64>| -> Option<Vec<f64>> {
         runs.iter()
             .map(|run| Some(cost(run)? as f64).filter(|cost| *cost > 0.0))
             .collect()
     };
-    let time = all(|run| run.profile.cpu_time_ns);
+    let cpu_time = all(|run| run.profile.cpu_time_ns);
     let nanoseconds = || all(|run| period(run, Unit::Nanoseconds));
-    let cycles = || all(|run| period(run, Unit::Cycles));
-    let time = time.or_else(nanoseconds).map(|costs| (Measure::CpuTime, costs));
-    time.or_else(|| cycles().map(|costs| (Measure::Cycles, costs)))
+    if let Some(of_runs) = cpu_time.or_else(nanoseconds) {
+        let measure = Measure::CpuTime;
+        return Some(Costs { measure, of_runs });
+    }
+    let of_runs = all(|run| period(run, Unit::Cycles))?;
+    let measure = Measure::Cycles;
+    Some(Costs { measure, of_runs })
 }
 
 /// Returns the sum of the periods of the first event, if it has this unit.
