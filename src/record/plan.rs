@@ -103,6 +103,29 @@ pub fn default_folder() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(name))
 }
 
+/// A program to record.
+struct RecordedProgram {
+    /// Its runtime, if it is a known one.
+    runtime: Option<Runtime>,
+    /// Its executable, if it was found.
+    file: Option<PathBuf>,
+}
+
+/// Returns the programs of processes, or that of the command if there are none.
+fn recorded_programs(pids: &[u32], program: &CommandProgram) -> Vec<RecordedProgram> {
+    if pids.is_empty() {
+        return vec![RecordedProgram {
+            runtime: program.runtime,
+            file: program.file.clone(),
+        }];
+    }
+    let of_process = |&pid: &u32| RecordedProgram {
+        runtime: Runtime::of_process(pid),
+        file: kernel::read_link(format!("/proc/{pid}/exe")).ok(),
+    };
+    pids.iter().map(of_process).collect()
+}
+
 impl Plan {
     /// Plans a recording. Nothing is written, and nothing is started except for PHP and Ruby, which are asked
     /// for their configuration.
@@ -129,25 +152,16 @@ impl Plan {
             program: program.index,
             options,
         };
-        // Runtimes of what is recorded, with their executables.
-        let pids = plan.perf.pids.clone();
-        let executable = |pid| kernel::read_link(format!("/proc/{pid}/exe")).ok();
-        let of_processes = pids
-            .iter()
-            .map(|&pid| (Runtime::of_process(pid), executable(pid)));
-        let mut recorded: Vec<(Option<Runtime>, Option<PathBuf>)> = of_processes.collect();
-        if recorded.is_empty() {
-            recorded.push((program.runtime, program.file.clone()));
-        }
-        plan.diagnostics
-            .extend(pids.into_iter().filter_map(|pid| plan.attach.without_log(pid)));
+        let mut recorded = recorded_programs(&plan.perf.pids, &program);
+        let without_log = plan.perf.pids.iter().map(|&pid| plan.attach.without_log(pid));
+        plan.diagnostics.extend(without_log.flatten());
         if plan.runtimes.is_empty() {
-            let runtimes: BTreeSet<Runtime> = recorded.iter().filter_map(|(runtime, _)| *runtime).collect();
+            let runtimes: BTreeSet<Runtime> = recorded.iter().filter_map(|program| program.runtime).collect();
             plan.runtimes.extend(runtimes);
         }
         if plan.perf.stacks().is_none() && plan.runtimes.contains(&Runtime::Python) {
             // A launcher starts another program.
-            recorded.retain(|(runtime, _)| runtime.is_none_or(|runtime| runtime == Runtime::Python));
+            recorded.retain(|program| program.runtime.is_none_or(|runtime| runtime == Runtime::Python));
             plan.choose_stacks_of_cpython(&recorded);
         }
         if !plan.command.is_empty() && !plan.options.without_environment {
@@ -172,9 +186,9 @@ impl Plan {
     }
 
     /// Chooses how stacks of CPython are recorded: by frame pointers, or by copies if a recorded program was built without.
-    fn choose_stacks_of_cpython(&mut self, recorded: &[(Option<Runtime>, Option<PathBuf>)]) {
-        let mut programs = recorded.iter().map(|(_, program)| program.as_deref());
-        if !recorded.is_empty() && programs.all(|program| program.is_some_and(has_frame_pointers)) {
+    fn choose_stacks_of_cpython(&mut self, recorded: &[RecordedProgram]) {
+        let mut files = recorded.iter().map(|program| program.file.as_deref());
+        if !recorded.is_empty() && files.all(|file| file.is_some_and(has_frame_pointers)) {
             let note = "CPython: it was built with frame pointers, so stacks are not copied";
             self.notes.push(note.to_owned());
         } else {
