@@ -27,48 +27,13 @@ impl Comparison {
             (false, true) => "Profile: failed",
         };
         let _ = writeln!(text, "### {result}: {}\n", self.verdict_text());
-        for rule in &self.rules {
-            let sign = if rule.is_broken { "❌" } else { "✅" };
-            let _ = write!(text, "- {sign} {}", code(&rule.rule));
-            if rule.is_broken {
-                // The names in it are shortened.
-                let _ = write!(text, ": {}", code(&rule.reason));
-            }
-            text.push('\n');
-        }
+        self.write_rules(&mut text);
         if let Some(cpu) = self.cpu_text() {
             let _ = writeln!(text, "- {}", cpu.replace('*', r"\*"));
         }
         let _ = writeln!(text, "- before: {}", self.before.text(code));
         let _ = writeln!(text, "- after: {}", self.after.text(code));
-        let mut rows = self.functions.iter().filter(|change| {
-            let is_large = change.own.change.abs() >= min_change && change.own.change != 0.0;
-            is_large || change.total.is_significant
-        });
-        let (mut top, mut more) = (Vec::new(), Vec::new());
-        let significant = |change: &FunctionChange| {
-            change.own.is_significant || change.explanation.is_some() || change.significant_change() != 0.0
-        };
-        for change in rows.by_ref() {
-            if significant(change) && top.len() < MAX_TOP {
-                top.push(change)
-            } else {
-                more.push(change)
-            }
-        }
-        if !top.is_empty() {
-            text.push('\n');
-            write_table(&mut text, &top);
-        }
-        if !more.is_empty() {
-            let number = more.len();
-            let _ = writeln!(text, "\n<details><summary>{number} more</summary>\n");
-            let shown = write_table(&mut text, more.get(..MAX_MORE).unwrap_or(&more));
-            if let Some(hidden @ 1..) = number.checked_sub(shown) {
-                let _ = writeln!(text, "\n{hidden} not shown; --json has all");
-            }
-            text.push_str("\n</details>\n");
-        }
+        self.write_functions(&mut text, min_change);
         let _ = writeln!(
             text,
             "\nValues are {}. \\* = significant at {} % among all functions.{}",
@@ -84,6 +49,52 @@ impl Comparison {
             let _ = writeln!(text, "{lost}");
         }
         text
+    }
+
+    /// Writes a line for each rule: `- ✅ self > 5%`, or ❌ and the reason.
+    fn write_rules(&self, text: &mut String) {
+        for rule in &self.rules {
+            let sign = if rule.is_broken { "❌" } else { "✅" };
+            let _ = write!(text, "- {sign} {}", code(&rule.rule));
+            if rule.is_broken {
+                // The names in it are shortened.
+                let _ = write!(text, ": {}", code(&rule.reason));
+            }
+            text.push('\n');
+        }
+    }
+
+    /// Writes the functions that changed by `min_change` or more, or significantly: the first significant ones in a table, and
+    /// all others in one that is collapsed.
+    fn write_functions(&self, text: &mut String, min_change: f64) {
+        let changed = self.functions.iter().filter(|change| {
+            let is_large = change.own.change.abs() >= min_change && change.own.change != 0.0;
+            is_large || change.total.is_significant
+        });
+        let is_significant = |change: &FunctionChange| {
+            change.own.is_significant || change.explanation.is_some() || change.significant_change() != 0.0
+        };
+        let (mut top, mut more) = (Vec::new(), Vec::new());
+        for change in changed {
+            if is_significant(change) && top.len() < MAX_TOP {
+                top.push(change)
+            } else {
+                more.push(change)
+            }
+        }
+        if !top.is_empty() {
+            text.push('\n');
+            write_table(text, &top);
+        }
+        if !more.is_empty() {
+            let number = more.len();
+            let _ = writeln!(text, "\n<details><summary>{number} more</summary>\n");
+            let shown = write_table(text, more.get(..MAX_MORE).unwrap_or(&more));
+            if let Some(hidden @ 1..) = number.checked_sub(shown) {
+                let _ = writeln!(text, "\n{hidden} not shown; --json has all");
+            }
+            text.push_str("\n</details>\n");
+        }
     }
 }
 
