@@ -10,6 +10,7 @@ use jitdump::names;
 
 use crate::results::name_style::ANONYMOUS;
 use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
+use crate::tools::compare::matching::generated_names::without_counters;
 
 /// A function's name in parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,68 +129,6 @@ fn closure_line(name: &str) -> Option<u32> {
     line.parse().ok().filter(|_| function.ends_with("{closure}"))
 }
 
-/// Removes the numbers that runtimes give to generated code from a name, which is part of a recorded one.
-fn without_counters<'a>(recorded: &str, name: &'a str) -> Cow<'a, str> {
-    // JavaScriptCore: `next#AMHzEa`. The hash is that of the source text.
-    if recorded.starts_with("JSC-") {
-        let is_hash = |hash: &str| hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        return Cow::Borrowed(without_suffix(name, '#', is_hash));
-    }
-    // WebAssembly in V8: `JS:fib-12-turbofan`, with the index of the function and the tier, which `name` lacks.
-    let tier = recorded
-        .strip_prefix("JS:")
-        .and_then(|rest| rest.strip_prefix(name));
-    if tier.is_some_and(|tier| tier.starts_with('-')) {
-        return Cow::Borrowed(without_suffix(name, '-', is_number));
-    }
-    // PHP: `TRACE-3$fib$7`, the number of the trace, the function, and the line where it starts.
-    if let Some((number, function)) = name
-        .strip_prefix("TRACE-")
-        .and_then(|trace| trace.split_once('$'))
-        && is_number(number)
-    {
-        return Cow::Borrowed(without_suffix(function, '$', is_number));
-    }
-    // Julia: `julia_fib_123`.
-    if name.starts_with("julia_") || name.starts_with("jfptr_") {
-        return Cow::Borrowed(without_suffix(name, '_', is_number));
-    }
-    // Wasmtime: `wasm[0]::function[12]::fib`.
-    if let Some((_, function)) = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::"))
-        && let Some((_, function)) = function.split_once("]::")
-    {
-        return Cow::Owned(format!("wasm::{function}"));
-    }
-    // The JVM: `Work$$Lambda$8.0x00007f84600048d8`, `GeneratedMethodAccessor12`, `$Proxy7`.
-    const NUMBERED: [&str; 5] = [
-        "$$Lambda",
-        "$Proxy",
-        "GeneratedMethodAccessor",
-        "GeneratedConstructorAccessor",
-        "EnhancerBySpringCGLIB$$",
-    ];
-    for marker in NUMBERED {
-        let Some((head, tail)) = name.split_once(marker) else {
-            continue;
-        };
-        // What follows a separator may also be the name of a method: `Work$$Lambda/0x00007f84600048d8.accept`.
-        let mut rest = tail;
-        loop {
-            let number = rest.trim_start_matches(['$', '/', '.', '+']);
-            let after = number.trim_start_matches(|digit: char| digit.is_ascii_hexdigit() || digit == 'x');
-            let number = number.strip_suffix(after).unwrap_or_default();
-            if after.starts_with(char::is_alphanumeric)
-                || !number.starts_with(|digit: char| digit.is_ascii_digit())
-            {
-                break;
-            }
-            rest = after;
-        }
-        return Cow::Owned(format!("{head}{marker}{rest}"));
-    }
-    Cow::Borrowed(name)
-}
-
 /// Removes addresses, such as in `stub 0x7f84600048d8`.
 fn without_addresses(name: Cow<'_, str>) -> Cow<'_, str> {
     if !name.contains("0x") {
@@ -252,18 +191,6 @@ fn module(function: &FunctionProfile) -> Cow<'_, str> {
 /// Returns the part of a path after the last slash.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Removes the separator and the text after its last occurrence, if `accepts` returns true for the text.
-fn without_suffix(text: &str, separator: char, accepts: impl Fn(&str) -> bool) -> &str {
-    match text.rsplit_once(separator) {
-        Some((head, tail)) if accepts(tail) => head,
-        _ => text,
-    }
 }
 
 /// Replaces numbers, such as process IDs and versions, by `*`.

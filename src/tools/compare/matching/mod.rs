@@ -1,6 +1,7 @@
 //! Matches the functions of several runs.
 
 mod folders;
+mod generated_names;
 mod identity;
 mod positions;
 mod renames;
