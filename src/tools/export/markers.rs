@@ -144,6 +144,14 @@ impl<'f> MarkerSelection<'f> {
     }
 }
 
+/// A compilation that may get a marker; if there are too many, the smallest in this order do.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct FoundCompilation {
+    has_no_samples: bool,
+    time: Time,
+    compilation: Compilation,
+}
+
 impl Markers {
     /// Returns the markers of the selected processes, threads and times. Functions without samples have one only if
     /// `has_all_functions` is true.
@@ -166,8 +174,7 @@ impl Markers {
         let recording = namer.recording;
         let files = &recording.runtime_files.used;
         let processes = &recording.profile.index.processes;
-        // In the order in which they get markers.
-        let mut found: Vec<(bool, Time, Compilation)> = Vec::new();
+        let mut found: Vec<FoundCompilation> = Vec::new();
         for compilation in recording.runtime_files.compilations(processes) {
             let is_sampled = sampled.contains(&compilation.function);
             let is_wanted = is_sampled || has_all;
@@ -187,13 +194,20 @@ impl Markers {
                 continue;
             };
             if is_wanted {
-                found.push((!is_sampled, time, compilation))
+                found.push(FoundCompilation {
+                    has_no_samples: !is_sampled,
+                    time,
+                    compilation,
+                });
             } else {
                 increment(&mut self.left_out.without_samples)
             }
         }
         found.sort_unstable();
-        for (_, time, compilation) in limited(found, &mut self.left_out) {
+        for FoundCompilation {
+            time, compilation, ..
+        } in limited(found, &mut self.left_out)
+        {
             if let Some((tid, event)) = named(namer, &compilation) {
                 let time = selection.since_start(time);
                 self.all.push(Marker::new(compilation.pid, tid, time, event));

@@ -41,41 +41,8 @@ impl CodeBoxes {
     /// Collects the code of a recording.
     pub fn of(recording: &Recording<'_>, span: Span, counts: &BinnedSamples) -> Self {
         let mut code_boxes = Self::default();
-        let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
-        for (id, space) in processes.iter() {
-            for interval in timeline.code_of(id) {
-                let Code::Function(at) = interval.value else {
-                    continue;
-                };
-                let code_box = CodeBox {
-                    code: CodeId::Function(timeline.mappings[at].function),
-                    pid: space.pid,
-                    range: interval.range,
-                    from: interval.from,
-                    until: interval.until.min(space.until),
-                    samples: counts.of(NamedCode::Function(at), id),
-                };
-                code_boxes.add(code_box, span);
-            }
-        }
-        let mut symbols;
-        (symbols, code_boxes.has_more_symbols) = first_symbols(timeline.all_symbols());
-        symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
-            NamedCode::Symbol(symbol) => Some(symbol),
-            NamedCode::Function(_) => None,
-        }));
-        for symbol in symbols {
-            let space = processes.space(symbol.space);
-            let code_box = CodeBox {
-                code: CodeId::Symbol(symbol.id),
-                pid: space.pid,
-                range: symbol.range,
-                from: symbol.since,
-                until: timeline.end_of(symbol).min(space.until),
-                samples: counts.of(NamedCode::Symbol(symbol), symbol.space),
-            };
-            code_boxes.add(code_box, span);
-        }
+        code_boxes.add_functions(recording, span, counts);
+        code_boxes.add_symbols(recording, span, counts);
         let inherited = Inherited::of(recording, counts);
         code_boxes.has_more_inherited = inherited.has_more;
         for code_box in inherited.code_boxes {
@@ -88,6 +55,51 @@ impl CodeBoxes {
         code_boxes
     }
 
+    /// Adds the functions of each address space, without inherited ones.
+    fn add_functions(&mut self, recording: &Recording<'_>, span: Span, counts: &BinnedSamples) {
+        let timeline = &recording.timeline;
+        for (id, space) in recording.profile.index.processes.iter() {
+            for interval in timeline.code_of(id) {
+                let Code::Function(at) = interval.value else {
+                    continue;
+                };
+                let code_box = CodeBox {
+                    code: CodeId::Function(timeline.mappings[at].function),
+                    pid: space.pid,
+                    range: interval.range,
+                    from: interval.from,
+                    until: interval.until.min(space.until),
+                    samples: counts.of(NamedCode::Function(at), id),
+                };
+                self.add(code_box, span);
+            }
+        }
+    }
+
+    /// Adds the symbols of perf maps: those with samples and, up to the limit, others.
+    fn add_symbols(&mut self, recording: &Recording<'_>, span: Span, counts: &BinnedSamples) {
+        let timeline = &recording.timeline;
+        let mut symbols;
+        (symbols, self.has_more_symbols) = first_symbols(timeline.all_symbols());
+        symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
+            NamedCode::Symbol(symbol) => Some(symbol),
+            NamedCode::Function(_) => None,
+        }));
+        for symbol in symbols {
+            let space = recording.profile.index.processes.space(symbol.space);
+            let code_box = CodeBox {
+                code: CodeId::Symbol(symbol.id),
+                pid: space.pid,
+                range: symbol.range,
+                from: symbol.since,
+                until: timeline.end_of(symbol).min(space.until),
+                samples: counts.of(NamedCode::Symbol(symbol), symbol.space),
+            };
+            self.add(code_box, span);
+        }
+    }
+
+    /// Adds a box, or counts it if it is not visible. If records have no times, code is there until the end.
     fn add(&mut self, mut code_box: CodeBox, span: Span) {
         if !span.has_times() {
             code_box.until = Time::MAX;
