@@ -168,23 +168,19 @@ impl EventChecker {
                 self.check_size(code, size, findings, || record().in_function(name), offset)
             }
             LogEventKind::CodeBuffer {
-                kind, start, size, ..
+                kind: buffer_kind,
+                start,
+                size,
+                ..
             } => {
                 let place = || record().with_message(format!("code at {start}"));
                 self.check_size(start, size, findings, place, offset);
-                if kind == CodeBufferKind::Method && self.code.get(&start) == Some(&false) {
+                if buffer_kind == CodeBufferKind::Method && self.code.get(&start) == Some(&false) {
                     findings.add(&rules::NO_NAME, offset, place);
                 }
             }
-            LogEventKind::Allocation { class, .. } | LogEventKind::HeapObject { class, size: 1.., .. }
-                if !self.known.contains(&class) && self.used_before_known.insert(class) =>
-            {
-                match index.names.class(class, time) {
-                    Some(name) => {
-                        findings.add(&rules::USED_BEFORE_NAMED, offset, || record().in_function(name))
-                    }
-                    None => findings.add(&rules::UNNAMED_TYPE, offset, record),
-                }
+            LogEventKind::Allocation { class, .. } | LogEventKind::HeapObject { class, size: 1.., .. } => {
+                self.check_type(class, event, index, findings);
             }
             LogEventKind::Enter(method) => {
                 self.calls.entry(thread).or_default().enter(method);
@@ -217,6 +213,26 @@ impl EventChecker {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Checks that the type of an object was described before its first use.
+    fn check_type(
+        &mut self,
+        class: TypeReference,
+        event: &LogEvent<'_>,
+        index: &LogIndex<'_>,
+        findings: &mut Findings,
+    ) {
+        if self.known.contains(&class) || !self.used_before_known.insert(class) {
+            return;
+        }
+        let place = || Place::in_record(event_name(event.kind));
+        match index.names.class(class, event.time) {
+            Some(name) => findings.add(&rules::USED_BEFORE_NAMED, event.offset, || {
+                place().in_function(name)
+            }),
+            None => findings.add(&rules::UNNAMED_TYPE, event.offset, place),
         }
     }
 
