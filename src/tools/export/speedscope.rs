@@ -88,33 +88,20 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         path if path.is_empty() => vec![unknown],
         path => path,
     };
-    let sampled = |rows: &[WeightedStack]| {
-        let event = rows.first().and_then(|row| profile.event(row.event));
-        let label = rows
-            .first()
-            .map(|row| thread_label(&profile.tables.threads[row.thread]));
-        let name = match event {
-            Some(event) => format!("{} {}", label.unwrap_or_default(), event.name),
-            None => label.unwrap_or_default(),
-        };
-        let end_value = rows
-            .iter()
-            .fold(0_u64, |sum, row| sum.saturating_add(row.weight.period));
-        (name, event.map(|event| event.unit), end_value)
-    };
     let profiles = LazyList(|| {
         profile.by_thread().map(|rows| {
-            let (name, unit, end_value) = sampled(rows);
+            let event = rows.first().and_then(|row| profile.event(row.event));
+            let periods = rows.iter().map(|row| row.weight.period);
             Sampled {
                 kind: "sampled",
-                name,
+                name: name(profile, rows),
                 // There is no unit for cycles.
-                unit: match unit {
+                unit: match event.map(|event| event.unit) {
                     Some(Unit::Nanoseconds) => "nanoseconds",
                     Some(Unit::Cycles | Unit::Occurrences) | None => "none",
                 },
                 start_value: 0,
-                end_value,
+                end_value: periods.fold(0, u64::saturating_add),
                 samples: LazyList(move || rows.iter().map(path)),
                 weights: LazyList(move || rows.iter().map(|row| row.weight.period)),
             }
@@ -134,6 +121,18 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         profiles,
     };
     json::write(out, &file)
+}
+
+/// Returns the name of the samples of a thread: its label, and that of the event.
+fn name(profile: &ExportedProfile, rows: &[WeightedStack]) -> String {
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let label = thread_label(&profile.tables.threads[first.thread]);
+    match profile.event(first.event) {
+        Some(event) => format!("{label} {}", event.name),
+        None => label,
+    }
 }
 
 /// Returns the frame of a function, or of code without one. Without a source file, it has the path of its module.
