@@ -105,7 +105,7 @@ impl Positions {
         let mut several: HashMap<u32, [Samples; 2]> = HashMap::default();
         for function in &placed {
             let of_side = first.get_mut(function.side);
-            let Some(known) = of_side.and_then(|keys| keys.get_mut(function.key as usize)) else {
+            let Some(known) = of_side.and_then(|positions| positions.get_mut(function.key as usize)) else {
                 continue;
             };
             if *known.get_or_insert(function.position) != function.position {
