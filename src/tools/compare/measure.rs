@@ -67,7 +67,7 @@ pub(super) struct Scale {
     /// The same for shares.
     pub share_weights: Vec<f64>,
     /// Mean periods of the samples in each function, by row, in the runs that have it; empty if all samples count the same.
-    periods: Vec<Vec<(usize, MeanPeriods)>>,
+    periods: Vec<Vec<MeanPeriods>>,
     /// Cost of the runs of each side, if known.
     pub costs: Option<[Vec<f64>; 2]>,
     /// Whether the costs are CPU times in nanoseconds.
@@ -127,18 +127,19 @@ impl Scale {
     pub fn period(&self, row: u32, run: usize, part: Part) -> f64 {
         let in_runs = self.periods.get(row as usize).map(Vec::as_slice);
         let in_runs = in_runs.unwrap_or_default();
-        let at = in_runs.binary_search_by_key(&run, |&(run, _)| run).ok();
+        let at = in_runs.binary_search_by_key(&run, |periods| periods.run).ok();
         let found = at.and_then(|at| in_runs.get(at));
-        found.map_or(1.0, |(_, periods)| match part {
+        found.map_or(1.0, |periods| match part {
             Part::Own => periods.own,
             Part::Total => periods.total,
         })
     }
 }
 
-/// Mean periods of the samples in a function, relative to that of all samples of the run.
+/// Mean periods of the samples in a function in a run, relative to that of all samples of the run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct MeanPeriods {
+    run: usize,
     own: f64,
     total: f64,
 }
@@ -166,6 +167,14 @@ impl Periods {
     }
 }
 
+/// Samples in a function in a run, with their periods.
+#[derive(Clone, Default)]
+struct FunctionPeriods {
+    run: usize,
+    own: Periods,
+    total: Periods,
+}
+
 /// Returns the mean periods of each function, by row, in the runs that have it, unless samples are those of a clock, or a
 /// summary of an earlier version lacks the periods. perf changes the periods of other events to get as many samples each
 /// second.
@@ -173,19 +182,23 @@ fn mean_periods(table: &RunTable<'_>) -> Vec<Vec<(usize, MeanPeriods)>> {
     if !table.runs.iter().all(|run| has_periods(run)) {
         return Vec::new();
     }
-    let mut sums: Vec<Vec<(usize, [Periods; 2])>> = vec![Vec::new(); table.len()];
+    let mut sums: Vec<Vec<FunctionPeriods>> = vec![Vec::new(); table.len()];
     let entries = [BEFORE, AFTER].into_iter().flat_map(|side| table.entries(side));
     for (run, row, function) in entries {
         let Some(in_runs) = sums.get_mut(row as usize) else {
             continue;
         };
-        if in_runs.last().is_none_or(|&(last, _)| last != run) {
-            in_runs.push((run, Default::default()));
+        // Entries are in the order of runs, which may have several of a function.
+        if in_runs.last().is_none_or(|last| last.run != run) {
+            in_runs.push(FunctionPeriods {
+                run,
+                ..FunctionPeriods::default()
+            });
         }
-        if let Some((_, [own, total])) = in_runs.last_mut() {
+        if let Some(periods) = in_runs.last_mut() {
             let (own_samples, total_samples) = function.counts();
-            own.add(own_samples, function.self_period.first());
-            total.add(total_samples, function.total_period.first());
+            periods.own.add(own_samples, function.self_period.first());
+            periods.total.add(total_samples, function.total_period.first());
         }
     }
     let all: Vec<Periods> = (0..table.runs.len())
@@ -196,13 +209,13 @@ fn mean_periods(table: &RunTable<'_>) -> Vec<Vec<(usize, MeanPeriods)>> {
             all
         })
         .collect();
-    let mean = |(run, [own, total]): (usize, [Periods; 2])| {
+    let mean = |FunctionPeriods { run, own, total }: FunctionPeriods| {
         let all = all.get(run).copied().unwrap_or_default();
-        let mean = MeanPeriods {
+        MeanPeriods {
+            run,
             own: own.relative_to(&all),
             total: total.relative_to(&all),
-        };
-        (run, mean)
+        }
     };
     let rows = sums.into_iter();
     rows.map(|in_runs| in_runs.into_iter().map(mean).collect())
