@@ -274,6 +274,8 @@ impl Report {
 
 /// Writes the instructions of a copy, each with its share of the copy's samples.
 fn write_instructions(text: &mut String, copy: &CodeCopy) {
+    /// Line in place of instructions that are not shown.
+    const LEFT_OUT: &str = "          ...\n";
     let _ = writeln!(text, "\n{} at {}", copy.symbol, copy.address);
     if let Some(missing) = &copy.missing {
         let _ = writeln!(text, "no instructions: {missing}");
@@ -281,11 +283,12 @@ fn write_instructions(text: &mut String, copy: &CodeCopy) {
     }
     let percent = |own: Weight| own.period as f64 * 100.0 / copy.own.period.max(1) as f64;
     let _ = writeln!(text, " percent  offset  instruction");
+    // End of the last instruction, its lines, and the samples in all so far.
     let (mut end, mut last, mut shown) = (0, "", Weight::default());
-    let lines: Vec<String> = copy.instructions.iter().map(|it| line_text(&it.lines)).collect();
-    for (instruction, lines) in copy.instructions.iter().zip(&lines) {
+    let texts: Vec<String> = copy.instructions.iter().map(|it| line_text(&it.lines)).collect();
+    for (instruction, lines) in copy.instructions.iter().zip(&texts) {
         if instruction.offset != end {
-            text.push_str("          ...\n");
+            text.push_str(LEFT_OUT);
         }
         end = instruction.offset.saturating_add(instruction.size);
         shown.add(instruction.own);
@@ -305,7 +308,7 @@ fn write_instructions(text: &mut String, copy: &CodeCopy) {
         last = lines;
     }
     if copy.size.is_some_and(|size| end < size) {
-        text.push_str("          ...\n");
+        text.push_str(LEFT_OUT);
     }
     let hidden = Weight {
         samples: copy.own.samples.saturating_sub(shown.samples),
