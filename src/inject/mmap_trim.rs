@@ -72,9 +72,18 @@ pub struct TrimmedMaps {
     pub faults: Tally<Issue>,
 }
 
-/// Maximum number of parts in all trimmed maps, in addition to four per injected map and two per map of the profile.
+/// Maximum number of parts in all trimmed maps, in addition to those per injected map and per map of the profile.
 /// Real maps leave fewer than two parts each.
 const MAX_PARTS: usize = 1 << 14;
+const PARTS_PER_INJECTED_MAP: usize = 4;
+const PARTS_PER_MAP: usize = 2;
+
+/// Returns the limit of parts for so many injected maps, and maps of the profile.
+fn parts_limit(injected: usize, maps: usize) -> usize {
+    let injected = injected.saturating_mul(PARTS_PER_INJECTED_MAP);
+    let maps = maps.saturating_mul(PARTS_PER_MAP);
+    injected.saturating_add(maps).saturating_add(MAX_PARTS)
+}
 
 /// Maximum number of ranges that all forked processes together may inherit. A server with 200 processes and 10,000
 /// functions needs half of that.
@@ -180,33 +189,40 @@ impl DividedMap {
     }
 }
 
+/// Returns which address spaces are watched: those that have functions, of their own or inherited, if they or copies of them
+/// have maps.
+fn watched(processes: &Processes, own: &[InsertedMap<'_>]) -> IndexedTable<SpaceId, bool> {
+    let spaces = &processes.spaces;
+    let mut has_functions = spaces.map(|_| false);
+    for inserted in own {
+        let (space, _) = inserted.place();
+        has_functions[space] = true;
+    }
+    let mut has_maps = spaces.map(|space| !space.maps.is_empty());
+    // A parent comes before its copies.
+    for (id, space) in processes.iter() {
+        if let Some((parent, _)) = space.parent {
+            has_functions[id] |= has_functions[parent];
+        }
+    }
+    for (id, space) in spaces.enumerate().rev() {
+        if let Some((parent, _)) = space.parent {
+            has_maps[parent] |= has_maps[id];
+        }
+    }
+    let both = has_functions.iter().zip(&has_maps);
+    both.map(|(&functions, &maps)| functions && maps).collect()
+}
+
 impl Cover {
     /// Starts before all changes. Only address spaces that can have functions and maps are watched.
     fn new(processes: &Processes, own: &[InsertedMap<'_>]) -> Self {
-        let spaces = &processes.spaces;
-        let mut has_functions = spaces.map(|_| false);
-        for own in own {
-            let (space, _) = own.place();
-            has_functions[space] = true;
-        }
-        let mut has_maps = spaces.map(|space| !space.maps.is_empty());
-        for (id, space) in processes.iter() {
-            if let Some((parent, _)) = space.parent {
-                has_functions[id] |= has_functions[parent];
-            }
-        }
-        for (id, space) in spaces.enumerate().rev() {
-            if let Some((parent, _)) = space.parent {
-                has_maps[parent] |= has_maps[id];
-            }
-        }
-        let maps: usize = spaces.iter().map(|space| space.maps.len()).sum();
-        let parts = own.len().saturating_mul(4).saturating_add(maps.saturating_mul(2));
-        let both = has_functions.iter().zip(&has_maps);
+        let spaces = processes.spaces.iter();
+        let maps: usize = spaces.map(|space| space.maps.len()).sum();
         Self {
             spaces: HashMap::default(),
-            is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
-            parts: parts.saturating_add(MAX_PARTS),
+            is_watched: watched(processes, own),
+            parts: parts_limit(own.len(), maps),
             copies: MAX_COPIES,
             divided: BTreeMap::new(),
             trimmed: TrimmedMaps::default(),
