@@ -273,7 +273,8 @@ impl Output {
         let mut committed = CommittedOutputs::default();
         let (folder, open) = (self.folder.clone(), self.open.clone());
         let is_stream = matches!(self.target, Target::Stream(_));
-        let is_stale = self.store.is_none() && self.store_mode == StoreMode::Exclusive;
+        // Without objects of this run, those of an earlier one may be left, in a folder that is for this output alone.
+        let may_be_stale = self.store.is_none() && self.store_mode == StoreMode::Exclusive;
         match self.commit(rewrite, data, report, &mut committed) {
             Ok(left_out) => {
                 // A stream has the folder of an output of the default name, whose objects must stay.
@@ -286,7 +287,7 @@ impl Output {
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,
-                    None if is_stale => store::remove_stale(&folder, open.as_ref(), is_current)?,
+                    None if may_be_stale => store::remove_stale(&folder, open.as_ref(), is_current)?,
                     None => {}
                 }
                 let folder = committed.objects.as_ref().map(CommittedObjects::open_folder);
@@ -309,6 +310,7 @@ impl Output {
         let error = |cause| Diagnostic::cannot_write(&path, &cause);
         let mut target = self.target;
         if let Target::Stream(stream) = &mut target {
+            // Before anything is written, and after: what is written cannot be taken back, but then it is an error.
             data.check_input()?;
             // A reader of the stream may open objects as soon as it has read their records.
             committed.objects = self.store.map(Store::commit).transpose()?;
