@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
+use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
@@ -161,6 +162,29 @@ impl Hits {
     }
 }
 
+/// IDs of the nodes that each node calls.
+struct Callees {
+    of_nodes: IndexedTable<u32, Vec<u32>>,
+    /// Those of nodes without a caller.
+    roots: Vec<u32>,
+}
+
+impl Callees {
+    fn of(calls: &CallNodes<NamedFunctionIndex>) -> Self {
+        let mut callees = Self {
+            of_nodes: calls.nodes.map(|_| Vec::new()),
+            roots: Vec::new(),
+        };
+        for (node, id) in calls.nodes.iter().zip(FIRST..) {
+            match node.caller {
+                Some(caller) => callees.of_nodes[caller].push(id),
+                None => callees.roots.push(id),
+            }
+        }
+        callees
+    }
+}
+
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let calls = CallNodes::of(profile, |place| place.line.function);
@@ -168,22 +192,18 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         let node = calls.node(row.stack);
         node.map_or(UNKNOWN, |node| node.saturating_add(FIRST))
     };
-    let mut children = calls.nodes.map(|_| Vec::new());
-    let mut roots: Vec<u32> = Vec::new();
-    for (node, index) in calls.nodes.iter().zip(FIRST..) {
-        match node.caller {
-            Some(caller) => children[caller].push(index),
-            None => roots.push(index),
-        }
-    }
     let hits = Hits::of(profile, id);
-    let count = |id: u32| hits.of_nodes.get(&id).copied().unwrap_or_default();
-    let unknown = count(UNKNOWN);
-    roots.extend((unknown > 0).then_some(UNKNOWN));
+    let hit_count = |id: u32| hits.of_nodes.get(&id).copied().unwrap_or_default();
+    let has_unknown = hit_count(UNKNOWN) > 0;
+    let Callees {
+        of_nodes: children,
+        mut roots,
+    } = Callees::of(&calls);
+    roots.extend(has_unknown.then_some(UNKNOWN));
     let node = |id: u32, call_frame: CallFrame, children| Node {
         id,
         call_frame,
-        hit_count: count(id),
+        hit_count: hit_count(id),
         children,
         position_ticks: hits
             .of_lines
@@ -193,7 +213,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     };
     let all = LazyList(|| {
         let root = std::iter::once(node(ROOT, CallFrame::without_place("(root)"), &*roots));
-        let unknown = (unknown > 0).then(|| node(UNKNOWN, CallFrame::without_place("[unknown]"), &[]));
+        let unknown = has_unknown.then(|| node(UNKNOWN, CallFrame::without_place("[unknown]"), &[]));
         let nodes = calls.nodes.iter().zip(&children).zip(FIRST..);
         let nodes =
             nodes.map(|((call, children), id)| node(id, CallFrame::of(profile, call.call), &**children));
