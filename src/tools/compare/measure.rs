@@ -178,7 +178,7 @@ struct FunctionPeriods {
 /// Returns the mean periods of each function, by row, in the runs that have it, unless samples are those of a clock, or a
 /// summary of an earlier version lacks the periods. perf changes the periods of other events to get as many samples each
 /// second.
-fn mean_periods(table: &RunTable<'_>) -> Vec<Vec<(usize, MeanPeriods)>> {
+fn mean_periods(table: &RunTable<'_>) -> Vec<Vec<MeanPeriods>> {
     if !table.runs.iter().all(|run| has_periods(run)) {
         return Vec::new();
     }
