@@ -245,17 +245,20 @@ impl SelectionWalk<'_> {
         frames.named += outer.named;
         marker.selection.samples.with_named_frame += u64::from(is_in_stack);
         if context.has_code() {
-            marker.add_possible_callers(sample, context);
+            marker.mark_beyond_chain(sample, context);
         }
         has_cookie
     }
 }
 
 impl HitCode<'_> {
-    /// Adds the branches, registers and stack of a sample.
-    fn add_possible_callers(&mut self, sample: &Sample<'_>, context: &FrameContext) {
+    /// Marks the code at the branches of a sample, and at what its registers and stack have in case it is a return address. A
+    /// reader may look it up, but it is no frame, so nothing is counted.
+    fn mark_beyond_chain(&mut self, sample: &Sample<'_>, context: &FrameContext) {
+        // Most samples have none of these, and to start an iteration takes a division.
         if !sample.branches.is_empty() {
             for address in sample.branches.iter() {
+                // A branch starts and ends at these addresses themselves, while a return address is behind its call.
                 self.mark_address(address, context);
             }
         }
@@ -317,6 +320,7 @@ impl HitCode<'_> {
         }
     }
 
+    /// As [`Self::frame`] of an address that is not known at this time. It is remembered for as long as it stays the same.
     #[inline(never)]
     fn new_frame(&mut self, address: Address, context: &FrameContext) -> KnownFrame {
         self.selection.lookups += 1;
@@ -413,6 +417,7 @@ impl HitCode<'_> {
         (lookup, self.mark_address(before, context) | is_in_function)
     }
 
+    /// Marks the code at an address. Returns whether it has a name.
     fn mark_address(&mut self, address: Address, context: &FrameContext) -> bool {
         let (lookup, _) = self.mark_lookup(address, context);
         lookup.is_some_and(Lookup::has_name)
