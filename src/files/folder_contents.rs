@@ -23,11 +23,14 @@ impl FolderContents {
         self.entries.push((path, is_folder));
     }
 
-    /// Keeps only the entries for which `is_kept` returns `true`. Returns whether these are all.
-    pub fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) -> bool {
-        let count = self.entries.len();
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Keeps only the entries for which `is_kept` returns `true`.
+    pub fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) {
         self.entries.retain(|(path, _)| is_kept(path));
-        self.entries.len() == count
     }
 
     /// Removes all entries. Other files that were put there are kept, with the directories they are in; this then fails with

@@ -371,23 +371,24 @@ impl Lock {
     /// Removes the objects and source files in the directory, except those that `is_used` by their path in it. If nothing is
     /// left, the directory is removed as well. Does nothing if it holds other files.
     fn remove_unless(&self, is_used: impl Fn(&str) -> bool) -> Result<(), Diagnostic> {
-        let mut contents = check_contents(&self.folder).unwrap_or_default();
-        if contents.is_empty() {
+        // Unneeded objects do no harm, so they stay among files of others, and where nothing can be listed.
+        let Ok(mut unused) = check_contents(&self.folder) else {
+            return Ok(());
+        };
+        let count = unused.len();
+        if count == 0 {
             return Ok(());
         }
-        let is_emptied = contents.retain(|path| !path.to_str().is_some_and(&is_used));
-        let removed = contents.remove(&self.folder).and_then(|()| {
-            if is_emptied {
-                self.place.remove_folder()
-            } else {
-                Ok(())
-            }
-        });
+        // jitinject's names are UTF-8: files with others are in use by no run.
+        unused.retain(|path| !path.to_str().is_some_and(&is_used));
+        let mut removed = unused.remove(&self.folder);
+        if removed.is_ok() && unused.len() == count {
+            removed = self.place.remove_folder();
+        }
         match removed {
-            Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => {
-                Err(folder_error(self.folder.path())(cause))
-            }
-            _ => Ok(()),
+            // Somebody has put a file there meanwhile.
+            Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed.map_err(folder_error(self.folder.path())),
         }
     }
 }
