@@ -15,6 +15,7 @@ mod rejected_files;
 mod unmarked;
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -81,6 +82,9 @@ pub fn find(
     let clock = profile.clock_data();
     Ok(JitdumpSearch::new(index, clock_offset, clock, &options.input, files, access).run())
 }
+
+/// A file that may be the dump of a marker: its path, and the opened file or why it cannot be used.
+type PossibleDump = (PathBuf, Result<CandidateDump, Diagnostic>);
 
 /// A search for jitdumps.
 #[derive(Debug)]
@@ -308,31 +312,32 @@ impl<'a> JitdumpSearch<'a> {
     /// Assigns the most likely file to each of `groups` without a file, or the reason why it is missing. A
     /// file that may belong to several markers is assigned to the most likely one.
     fn choose(&self, groups: &mut [MarkerGroup<'a>], claims: &mut Claims<'a>) {
-        let mut pairs = Vec::new();
+        let mut candidates = Vec::new();
         let mut rejected_files: Vec<Tried> = Vec::new();
-        for (at, group) in groups.iter().enumerate() {
+        for (index, group) in groups.iter().enumerate() {
             let files = match group.choice {
-                Choice::Open => self.pairs(group, at, &mut pairs),
+                Choice::Open => self.add_candidates(group, index, &mut candidates),
                 Choice::File(_) | Choice::Missing(_) => Tried::new(),
             };
             rejected_files.push(files);
         }
-        pairs.sort_by_key(MatchCandidate::rank);
-        for pair in pairs {
-            let (Some(group), Some(rejected_files)) =
-                (groups.get_mut(pair.group), rejected_files.get_mut(pair.group))
-            else {
+        candidates.sort_by_key(MatchCandidate::rank);
+        for candidate in candidates {
+            let (Some(group), Some(rejected_files)) = (
+                groups.get_mut(candidate.group),
+                rejected_files.get_mut(candidate.group),
+            ) else {
                 continue;
             };
             if !matches!(group.choice, Choice::Open) {
                 continue;
             }
-            match claims.check(&pair.file, group) {
+            match claims.check(&candidate.file, group) {
                 Ok(()) => {
-                    claims.add(&pair.file, group);
-                    group.choice = Choice::File(pair.file);
+                    claims.add(&candidate.file, group);
+                    group.choice = Choice::File(candidate.file);
                 }
-                Err(reason) => rejected_files.push((pair.file.path().to_owned(), reason)),
+                Err(reason) => rejected_files.push((candidate.file.path().to_owned(), reason)),
             }
         }
         for (group, rejected_files) in groups.iter_mut().zip(rejected_files) {
@@ -348,23 +353,30 @@ impl<'a> JitdumpSearch<'a> {
         }
     }
 
-    /// Adds the files that may belong to a group's marker. Returns the rejected ones.
-    fn pairs(&self, group: &MarkerGroup<'_>, at: usize, pairs: &mut Vec<MatchCandidate>) -> Tried {
+    /// Adds the files that may belong to the markers of a group, whose index is `group_index`, to `candidates`. Returns the
+    /// rejected ones, with the reasons.
+    fn add_candidates(
+        &self,
+        group: &MarkerGroup<'_>,
+        group_index: usize,
+        candidates: &mut Vec<MatchCandidate>,
+    ) -> Tried {
         let mut rejected_files = Tried::new();
-        for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
+        for (order, (path, opened)) in self.possible_dumps(group).into_iter().enumerate() {
             let checked = opened.and_then(|candidate| {
                 self.check(&candidate, group)?;
                 Ok(candidate)
             });
             match checked {
-                Ok(candidate) => pairs.push(MatchCandidate {
+                Ok(candidate) => candidates.push(MatchCandidate {
                     is_mapped: self.is_mapped(&candidate, group),
                     is_renamed: !has_name_of(&path, group.first),
                     distance: self.distance(&candidate, group.first),
                     order,
-                    group: at,
+                    group: group_index,
                     file: candidate.file,
                 }),
+                // Most paths are guesses: where nothing is, nothing was rejected.
                 Err(error) if error.issue == Issue::FileMissing => {}
                 Err(rejected) => rejected_files.push((path, rejected)),
             }
@@ -402,7 +414,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Returns the files that may be the dump of a marker, the most likely ones first.
-    fn candidates(&self, group: &MarkerGroup<'_>) -> Vec<(PathBuf, Result<CandidateDump, Diagnostic>)> {
+    fn possible_dumps(&self, group: &MarkerGroup<'_>) -> Vec<PossibleDump> {
         let marker = group.first;
         let recorded = Path::new(OsStr::from_bytes(&marker.path));
         let name = OsStr::from_bytes(base_name(&marker.path));
@@ -420,29 +432,8 @@ impl<'a> JitdumpSearch<'a> {
             let opened = self.open_once(&path, || self.access.reach.open_named(root, &path));
             (path, opened)
         }));
-        let given = |places: Option<&Vec<usize>>| {
-            let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
-            let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
-            // Containers produce several files of the same name: prefer the path most similar to the recorded
-            // one.
-            given.sort_by_key(|file| std::cmp::Reverse(common_end(&file.path, recorded)));
-            let pairs = given
-                .into_iter()
-                .map(|file| (file.path.clone(), file.opened.clone()));
-            pairs.collect::<Vec<_>>()
-        };
-        all.extend(given(self.by_name.get(name)));
-        let process = process_folder(marker.pid);
-        if self.folders.borrow_mut().may_have(&process) {
-            let root = process.join("root");
-            let path = root.join(recorded.strip_prefix("/").unwrap_or(recorded));
-            let opened = self.open_once(&path, || walk::open(recorded, Scope::Root(&root)));
-            let opened = opened.and_then(|found| {
-                self.access.check_in_process(found.file.origin(), marker.pid)?;
-                Ok(found)
-            });
-            all.push((path, opened));
-        }
+        all.extend(self.given_like(recorded, self.by_name.get(name)));
+        all.extend(self.in_root_of_process(recorded, marker.pid));
         if is_elsewhere {
             // On this machine, the recorded path is probably another file, so it comes after the others.
             all.push(open(recorded.to_owned()));
@@ -450,11 +441,39 @@ impl<'a> JitdumpSearch<'a> {
         // Renamed files still have the process ID in their headers.
         let number = pid_in_name(name.as_bytes()).filter(|&number| number != marker.pid.0);
         for pid in std::iter::once(marker.pid.0).chain(number) {
-            let mut renamed = given(self.by_pid.get(&pid));
+            let mut renamed = self.given_like(recorded, self.by_pid.get(&pid));
             renamed.retain(|(path, _)| !has_name_of(path, marker));
             all.append(&mut renamed);
         }
         all
+    }
+
+    /// Returns the given files with these indices, as far as they may still be tried. Containers produce several files of the
+    /// same name, so the one whose path is most similar to the recorded one is first.
+    fn given_like(&self, recorded: &Path, indices: Option<&Vec<usize>>) -> Vec<PossibleDump> {
+        let indices = self.within_tries(indices.map_or(&[], Vec::as_slice)).iter();
+        let mut given: Vec<&UserFile> = indices.filter_map(|&index| self.given.all.get(index)).collect();
+        given.sort_by_key(|file| Reverse(common_end(&file.path, recorded)));
+        let given = given.into_iter();
+        given
+            .map(|file| (file.path.clone(), file.opened.clone()))
+            .collect()
+    }
+
+    /// Opens the file at the recorded path in the root directory of a running process; `None` if the process has ended.
+    fn in_root_of_process(&self, recorded: &Path, pid: Pid) -> Option<PossibleDump> {
+        let process = process_folder(pid);
+        if !self.folders.borrow_mut().may_have(&process) {
+            return None;
+        }
+        let root = process.join("root");
+        let path = root.join(recorded.strip_prefix("/").unwrap_or(recorded));
+        let opened = self.open_once(&path, || walk::open(recorded, Scope::Root(&root)));
+        let opened = opened.and_then(|found| {
+            self.access.check_in_process(found.file.origin(), pid)?;
+            Ok(found)
+        });
+        Some((path, opened))
     }
 
     /// Returns as many of the given files as may still be tried.
