@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use crate::bytes::hex_digits;
+use crate::bytes::{hex_digits, split_once};
 use crate::files::folder::ignore_existing;
 use crate::files::staged::write_new_file;
 use crate::files::{Folder, InputFile, NameInFolder, walk};
@@ -38,6 +38,10 @@ use crate::units::BuildId;
 const LINKS: &str = ".build-id";
 /// File name of every object.
 const OBJECT: &str = "elf";
+/// Way from the directory of a link, such as `.build-id/ab`, to the cache.
+const CACHE: &str = "../..";
+/// Way from there to what is beside the cache.
+const BESIDE_CACHE: &str = "../../..";
 
 /// Returns the cache that perf uses: the one that perf, if it has started this program, names in its environment
 /// (`set_buildid_dir` in `util/config.c`), that of its configuration, or `~/.debug`.
@@ -74,30 +78,28 @@ fn buildid_dir(configuration: &[u8]) -> Option<&[u8]> {
                 .is_some_and(|name| name.eq_ignore_ascii_case(b"buildid"));
             continue;
         }
-        let Some(equals) = line
-            .iter()
-            .position(|&byte| byte == b'=')
-            .filter(|_| is_in_section)
-        else {
+        let Some((key, value)) = split_once(line, b'=').filter(|_| is_in_section) else {
             continue;
         };
-        let (key, value) = line.split_at(equals);
-        let value = value.strip_prefix(b"=").unwrap_or(value);
-        let value = value
-            .split(|byte| matches!(byte, b'#' | b';'))
-            .next()
-            .unwrap_or_default()
-            .trim_ascii();
-        let quoted = value
-            .strip_prefix(b"\"")
-            .and_then(|value| value.strip_suffix(b"\""));
-        let value = quoted.unwrap_or(value);
-        let is_plain = !value.is_empty() && !value.iter().any(|byte| matches!(byte, b'"' | b'\\'));
-        if key.trim_ascii().eq_ignore_ascii_case(b"dir") && is_plain {
-            found = Some(value);
+        if key.trim_ascii().eq_ignore_ascii_case(b"dir") {
+            // Of several, the last one counts.
+            found = plain_value(value).or(found);
         }
     }
     found
+}
+
+/// Returns a value of a configuration file without the comment behind it and its quotes; `None` if it is empty or has escaped
+/// characters.
+fn plain_value(text: &[u8]) -> Option<&[u8]> {
+    let value = text.split(|byte| matches!(byte, b'#' | b';')).next()?;
+    let value = value.trim_ascii();
+    let quoted = value
+        .strip_prefix(b"\"")
+        .and_then(|value| value.strip_suffix(b"\""));
+    let value = quoted.unwrap_or(value);
+    let is_plain = !value.is_empty() && !value.iter().any(|byte| matches!(byte, b'"' | b'\\'));
+    is_plain.then_some(value)
 }
 
 /// Returns the path at which a cache has the file with a build ID; `None` if the ID is empty. `name` is `elf`, or `vdso` for
@@ -156,9 +158,8 @@ impl BuildIdCache {
         let object = original.open_file().and_then(|file| InputFile::read(&file));
         let object = object.map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
-        let (first, rest) = name.split_at(2);
-        let links = enter(&self.links, first.as_ref())?;
-        let entry_of_link = Path::new(rest).join(OBJECT);
+        let (links, link) = self.folder_of_link(&name)?;
+        let entry_of_link = Path::new(link).join(OBJECT);
         if has_content(&links, &entry_of_link, &object) {
             return Ok(Added::Present);
         }
@@ -166,9 +167,9 @@ impl BuildIdCache {
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?.at(OBJECT);
         add_file(&entry, &original, &object).map_err(|cause| error(&entry.path(), &cause))?;
         let target: PathBuf = components(path).collect();
-        let target = Path::new("../..").join(target).join(&name);
-        let linked = ignore_existing(links.at(rest).create_link(&target));
-        linked.map_err(|cause| error(&links.path().join(rest), &cause.into()))?;
+        let target = Path::new(CACHE).join(target).join(&name);
+        let linked = ignore_existing(links.at(link).create_link(&target));
+        linked.map_err(|cause| error(&links.path().join(link), &cause.into()))?;
         Ok(if has_content(&links, &entry_of_link, &object) {
             Added::New
         } else {
@@ -176,9 +177,12 @@ impl BuildIdCache {
         })
     }
 
-    /// Adds a link to an object in the directory `objects` beside the cache, which perf reads like an entry of its first layout, with a
-    /// file in place of a directory (`is_regular_file` in `dso__build_id_filename`). A name that is taken stays: processes
-    /// that share code, such as the workers of a server, have objects with the same content.
+    /// Adds a link to an object in the directory `objects` beside the cache. A link that is there already stays, and is
+    /// [`Added::Present`] if it leads to the same content: processes that share code, such as the workers of a server, have
+    /// objects with one build ID.
+    ///
+    /// perf reads such a link like an entry of its first layout, with a file in place of a directory (`is_regular_file` in
+    /// `dso__build_id_filename`).
     pub fn link(
         &mut self,
         build_id: &BuildId,
@@ -186,20 +190,22 @@ impl BuildIdCache {
         object: &OsStr,
     ) -> Result<Added, Diagnostic> {
         let name = build_id.to_string();
-        let (first, rest) = name.split_at(2);
-        let links = enter(&self.links, first.as_ref())?;
+        let (links, link) = self.folder_of_link(&name)?;
+        // Only a root directory has no name, and none is beside a cache.
         let folder_name = objects.path().file_name().unwrap_or_default();
-        let target = Path::new("../../..").join(folder_name).join(object);
-        match links.at(rest).create_link(&target) {
+        let target = Path::new(BESIDE_CACHE).join(folder_name).join(object);
+        match links.at(link).create_link(&target) {
             Ok(()) => Ok(Added::New),
-            Err(Errno::EXIST) => {
-                let file = objects.at(object).open_file();
-                let file = file.and_then(|file| InputFile::read(&file));
-                let is_same = file.is_ok_and(|file| has_content(&links, Path::new(rest), &file));
-                Ok(if is_same { Added::Present } else { Added::Occupied })
-            }
-            Err(cause) => Err(error(&links.path().join(rest), &cause.into())),
+            Err(Errno::EXIST) if leads_to_same(&links, link, &objects.at(object)) => Ok(Added::Present),
+            Err(Errno::EXIST) => Ok(Added::Occupied),
+            Err(cause) => Err(error(&links.path().join(link), &cause.into())),
         }
+    }
+
+    /// Opens the directory with the link of a build ID, of which `digits` are all digits. Returns the name of the link, too.
+    fn folder_of_link<'d>(&self, digits: &'d str) -> Result<(Folder, &'d str), Diagnostic> {
+        let (folder, link) = digits.split_at(2);
+        Ok((enter(&self.links, folder.as_ref())?, link))
     }
 
     /// Opens a folder below the root. The last one stays open.
@@ -251,6 +257,12 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
     Diagnostic::new(Issue::CacheIncomplete)
         .in_file(path)
         .caused_by(cause)
+}
+
+/// Whether a link leads to the same content as an object has; `false` if either cannot be read.
+fn leads_to_same(links: &Folder, link: &str, object: &NameInFolder) -> bool {
+    let object = object.open_file().and_then(|file| InputFile::read(&file));
+    object.is_ok_and(|object| has_content(links, Path::new(link), &object))
 }
 
 /// Returns whether a path leads to a file with the same content.

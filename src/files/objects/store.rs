@@ -375,10 +375,10 @@ impl Lock {
         let Ok(mut unused) = check_contents(&self.folder) else {
             return Ok(());
         };
-        let count = unused.len();
-        if count == 0 {
+        if unused.is_empty() {
             return Ok(());
         }
+        let count = unused.len();
         // jitinject's names are UTF-8: files with others are in use by no run.
         unused.retain(|path| !path.to_str().is_some_and(&is_used));
         let mut removed = unused.remove(&self.folder);
