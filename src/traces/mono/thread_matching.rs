@@ -144,6 +144,7 @@ fn by_span(thread: &LoggedThread<'_>, alignment: &Alignment, left: &[&ProfileThr
     one_of(fitting.next(), fitting.next())
 }
 
+/// Returns the first of some threads that match, if there is no second one.
 fn one_of(first: Option<&&ProfileThread>, second: Option<&&ProfileThread>) -> Match {
     match (first, second) {
         (Some(one), None) => Match::Thread(one.tid),
@@ -170,64 +171,88 @@ fn drop_shared(found: &mut [Match]) {
     }
 }
 
-/// Times at which threads got their names.
+/// Times at which threads got their names, all on the profile's clock. The names are cut as the kernel cuts them.
 struct ThreadNames<'a> {
     alignment: &'a Alignment,
-    /// Times in the log by name, on the profile's clock, sorted.
+    /// Times in the log by name, sorted.
     logged: HashMap<&'a [u8], Vec<Time>>,
-    /// Times in the profile by name, sorted, with the threads.
-    recorded: HashMap<&'a [u8], Vec<(Time, &'a ProfileThread)>>,
+    /// Threads of the profile by name, sorted by the time at which they got it.
+    recorded: HashMap<&'a [u8], Vec<NamedThread<'a>>>,
 }
 
-fn short(name: &[u8]) -> &[u8] {
+/// A thread of the profile, and the time at which it got a name.
+#[derive(Clone, Copy)]
+struct NamedThread<'a> {
+    since: Time,
+    thread: &'a ProfileThread,
+}
+
+/// Returns what the kernel keeps of a name.
+fn kept_by_kernel(name: &[u8]) -> &[u8] {
     name.get(..NAME_SIZE).unwrap_or(name)
+}
+
+/// Returns the times in the log by name, each on the clock of the profile.
+fn times_by_name<'a>(logged: &[LoggedThread<'a>], alignment: &Alignment) -> HashMap<&'a [u8], Vec<Time>> {
+    let mut by_name: HashMap<&[u8], Vec<Time>> = HashMap::default();
+    for (time, name) in logged.iter().filter_map(|thread| thread.name) {
+        let namesakes = by_name.entry(kept_by_kernel(name)).or_default();
+        namesakes.push(alignment.time(time));
+    }
+    by_name.values_mut().for_each(|times| times.sort_unstable());
+    by_name
+}
+
+/// Returns the threads of the profile by each of their names.
+fn threads_by_name(threads: &[ProfileThread]) -> HashMap<&[u8], Vec<NamedThread<'_>>> {
+    let mut by_name: HashMap<&[u8], Vec<NamedThread<'_>>> = HashMap::default();
+    for thread in threads {
+        for &(since, ref name) in &thread.names {
+            let namesakes = by_name.entry(kept_by_kernel(name)).or_default();
+            namesakes.push(NamedThread { since, thread });
+        }
+    }
+    for namesakes in by_name.values_mut() {
+        namesakes.sort_by_key(|named| named.since);
+    }
+    by_name
 }
 
 impl<'a> ThreadNames<'a> {
     /// Collects the names that threads have in a log and in the profile.
     fn new(logged: &[LoggedThread<'a>], alignment: &'a Alignment, threads: &'a [ProfileThread]) -> Self {
-        let mut names = Self {
+        Self {
             alignment,
-            logged: HashMap::default(),
-            recorded: HashMap::default(),
-        };
-        for (time, name) in logged.iter().filter_map(|thread| thread.name) {
-            let namesakes = names.logged.entry(short(name)).or_default();
-            namesakes.push(alignment.time(time));
+            logged: times_by_name(logged, alignment),
+            recorded: threads_by_name(threads),
         }
-        for thread in threads {
-            for (time, name) in &thread.names {
-                let namesakes = names.recorded.entry(short(name)).or_default();
-                namesakes.push((*time, thread));
-            }
-        }
-        names.logged.values_mut().for_each(|times| times.sort_unstable());
-        let recorded = names.recorded.values_mut();
-        recorded.for_each(|namesakes| namesakes.sort_by_key(|&(time, _)| time));
-        names
     }
 
-    /// Finds the thread of the profile that got the name of a logged one at about the same time.
+    /// Finds the thread of the profile that got the name of a logged one at about the same time: before the next thread of the log
+    /// got it.
     fn thread_named_like(&self, thread: &LoggedThread<'_>, pid: Pid) -> Match {
         let Some((since, name)) = thread.name else {
             return Match::Missing;
         };
         let since = self.alignment.time(since);
-        let namesakes = self.logged.get(short(name)).map_or(&[][..], Vec::as_slice);
+        let namesakes = self.logged.get(kept_by_kernel(name));
+        let namesakes = namesakes.map_or(&[][..], Vec::as_slice);
+        // The thread itself is the last one before this index.
         let after = namesakes.partition_point(|&time| time <= since);
         let is_shared = after.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(&since);
         let next_namesake = namesakes.get(after).copied().unwrap_or(Time::MAX);
         let earliest = Time(since.0.saturating_sub(EARLIEST));
         let before_next = Time(next_namesake.0.saturating_sub(EARLIEST));
         let latest = Time(since.0.saturating_add(LATEST)).min(before_next);
-        let recorded = self.recorded.get(short(name)).map_or(&[][..], Vec::as_slice);
-        let first = recorded.partition_point(|&(time, _)| time < earliest);
-        let mut fitting = recorded.iter().skip(first);
-        let mut next = || {
-            let (_, thread) = fitting.next().filter(|&&(time, _)| time < latest)?;
-            Some(thread)
-        };
-        match one_of(next(), next()) {
+        let recorded = self.recorded.get(kept_by_kernel(name));
+        let recorded = recorded.map_or(&[][..], Vec::as_slice);
+        let first = recorded.partition_point(|named| named.since < earliest);
+        let in_time = recorded
+            .iter()
+            .skip(first)
+            .take_while(|named| named.since < latest);
+        let mut fitting = in_time.map(|named| &named.thread);
+        match one_of(fitting.next(), fitting.next()) {
             Match::Thread(_) if is_shared => Match::Ambiguous,
             // The main thread keeps the program's name, while runtimes call it "main".
             Match::Missing if name.eq_ignore_ascii_case(b"main") => Match::Thread(pid.0),
