@@ -50,6 +50,15 @@ impl Token {
     }
 }
 
+/// What a slash is, which is no comment, where a token is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slash {
+    /// An operator.
+    Division,
+    /// The start of a regular expression.
+    RegularExpression,
+}
+
 /// A lexer of a text of less than 4 GiB.
 #[derive(Clone, Debug)]
 pub struct Lexer<'t> {
@@ -95,8 +104,8 @@ impl<'t> Lexer<'t> {
         self.bytes.get(range).unwrap_or_default()
     }
 
-    /// Returns the next token. A slash starts a regular expression if `operand_expected`.
-    pub fn next(&mut self, operand_expected: bool) -> Option<Token> {
+    /// Returns the next token; `None` at the end, and at a regular expression without one, where the lexer has failed.
+    pub fn next(&mut self, slash: Slash) -> Option<Token> {
         let on_new_line = self.skip_blanks();
         let start = self.at;
         let rest = self.bytes.get(start..)?;
@@ -109,7 +118,7 @@ impl<'t> Lexer<'t> {
                 self.at = start.saturating_add(1);
                 return Some(self.template(start, on_new_line));
             }
-            b'/' if operand_expected => match regular_expression_size(rest) {
+            b'/' if slash == Slash::RegularExpression => match regular_expression_size(rest) {
                 Some(size) => (TokenKind::Literal, size),
                 // Anything may follow. Searching again from each slash would take quadratic time.
                 None => return self.fail(),

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::v8::brackets::{Bracket, BracketKind, Brackets, FunctionKeyword, Parenthesis};
 use crate::v8::functions::{NamedCall, ScriptFunction, bit};
-use crate::v8::lexer::{Lexer, Token, TokenKind};
+use crate::v8::lexer::{Lexer, Slash, Token, TokenKind};
 use crate::v8::types::Types;
 
 /// Maximum number of functions, and of calls. Each takes a few bytes of text, and many more of memory.
@@ -133,8 +133,12 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn operand_expected(&self) -> bool {
-        self.after != After::Operand
+    /// A division follows an operand; elsewhere, one starts.
+    fn slash(&self) -> Slash {
+        match self.after {
+            After::Operand => Slash::Division,
+            After::Operator | After::Statement | After::Control => Slash::RegularExpression,
+        }
     }
 
     fn text(&self, token: &Token) -> &'t [u8] {
@@ -147,7 +151,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn add_all(&mut self) -> Option<()> {
-        while let Some(token) = self.lexer.next(self.operand_expected()) {
+        while let Some(token) = self.lexer.next(self.slash()) {
             self.add(token)?;
         }
         Some(())

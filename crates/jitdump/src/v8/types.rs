@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::v8::lexer::{Lexer, Token, TokenKind};
+use crate::v8::lexer::{Lexer, Slash, Token, TokenKind};
 
 /// Maximum nesting depth of brackets in a type.
 const MAX_DEPTH: usize = 64;
@@ -15,6 +15,30 @@ pub struct Types {
     comparisons: BTreeSet<u32>,
 }
 
+/// What was read of a type.
+#[derive(Debug, Default)]
+struct PartOfType {
+    /// Number of types that it is inside.
+    depth: usize,
+    /// The token that started the last operand, if an operator or the end follows.
+    operand: Option<Token>,
+    /// Whether the last token was `|` or `&`, which another one cannot follow.
+    ends_with_join: bool,
+    /// Whether `?` can belong to it, as in `A extends B ? C : D`.
+    has_extends: bool,
+    /// Number of such `?` without their `:`.
+    open_conditionals: u32,
+}
+
+/// What a token is after an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// A part of the type.
+    Part,
+    /// The first one after the type.
+    End,
+}
+
 impl Types {
     /// Returns the lexer after the type that follows; `None` if none does.
     pub fn after_type<'t>(&mut self, lexer: &Lexer<'t>) -> Option<Lexer<'t>> {
@@ -25,7 +49,7 @@ impl Types {
     pub fn after_types<'t>(&mut self, lexer: &Lexer<'t>) -> Option<Lexer<'t>> {
         let mut lexer = self.after_type(lexer)?;
         while lexer.peek() == Some(b',') {
-            lexer.next(false);
+            lexer.next(Slash::Division);
             lexer = self.after_type(&lexer)?;
         }
         Some(lexer)
@@ -46,7 +70,7 @@ impl Types {
     pub fn after_block<'t>(&mut self, lexer: &Lexer<'t>) -> Option<Lexer<'t>> {
         let mut lexer = lexer.clone();
         loop {
-            let token = lexer.next(false)?;
+            let token = lexer.next(Slash::Division)?;
             if token.is(b'<') {
                 self.skip_arguments(&mut lexer, 0)?;
             } else if token.is(b'{') {
@@ -61,82 +85,95 @@ impl Types {
     /// Returns the lexer after a type that starts here, inside `depth` others; `None` if there is none.
     fn after_nested_type<'t>(&mut self, lexer: &Lexer<'t>, depth: usize) -> Option<Lexer<'t>> {
         let mut lexer = lexer.clone();
-        // Whether `|` or `&` may be before the operand.
-        let mut may_lead = true;
-        // The token that started the last operand, if an operator or the end follows.
-        let mut operand: Option<Token> = None;
-        let mut has_extends = false;
-        let mut open_conditionals = 0u32;
+        let mut read = PartOfType {
+            depth,
+            ..PartOfType::default()
+        };
         loop {
             let mut ahead = lexer.clone();
-            let Some(token) = ahead.next(false) else {
-                return operand.map(|_| lexer);
+            let Some(token) = ahead.next(Slash::Division) else {
+                return read.operand.map(|_| lexer);
             };
-            let text = ahead.text(&token);
-            if let Some(last) = operand {
-                match token.kind {
-                    TokenKind::Punctuation(b'.') => operand = None,
-                    TokenKind::Punctuation(b'[') if !token.on_new_line => skip_brackets(&mut ahead, &token)?,
-                    TokenKind::Punctuation(b'<') if !token.on_new_line => {
-                        if self.skip_arguments(&mut ahead, depth).is_none() {
-                            return Some(lexer);
-                        }
+            match read.operand {
+                Some(operand) => {
+                    if self.follow_operand(operand, &token, &mut ahead, &mut read)? == Step::End {
+                        return Some(lexer);
                     }
-                    // `||` and `&&` are operators of expressions.
-                    TokenKind::Punctuation(character @ (b'|' | b'&'))
-                        if ahead.next_byte() != Some(character) =>
-                    {
-                        operand = None;
-                    }
-                    TokenKind::Punctuation(b'?') if has_extends => {
-                        open_conditionals = open_conditionals.saturating_add(1);
-                        operand = None;
-                    }
-                    TokenKind::Punctuation(b':') if open_conditionals > 0 => {
-                        open_conditionals = open_conditionals.saturating_sub(1);
-                        operand = None;
-                    }
-                    TokenKind::Word if text == b"extends" && !token.on_new_line => {
-                        has_extends = true;
-                        operand = None;
-                    }
-                    TokenKind::Word
-                        if text == b"is" && !token.on_new_line && last.kind == TokenKind::Word =>
-                    {
-                        operand = None;
-                    }
-                    _ => return Some(lexer),
                 }
-            } else {
-                match token.kind {
-                    TokenKind::Word if is_prefix(text, ahead.peek()) => {}
-                    TokenKind::Word | TokenKind::Literal | TokenKind::Template => operand = Some(token),
-                    TokenKind::Punctuation(b'[' | b'{') | TokenKind::TemplateHead => {
-                        skip_brackets(&mut ahead, &token)?;
-                        operand = Some(token);
-                    }
-                    TokenKind::Punctuation(b'(') => {
-                        let may_be_function = has_parameters(&ahead)?;
-                        skip_brackets(&mut ahead, &token)?;
-                        let mut after_arrow = ahead.clone();
-                        let arrow = after_arrow.next(false);
-                        let is_arrow = arrow.is_some_and(|arrow| arrow.kind == TokenKind::Arrow);
-                        if may_be_function && is_arrow {
-                            ahead = after_arrow;
-                        } else {
-                            operand = Some(token);
-                        }
-                    }
-                    TokenKind::Punctuation(b'<') => self.skip_arguments(&mut ahead, depth)?,
-                    TokenKind::Punctuation(b'-') => {}
-                    TokenKind::Punctuation(b'|' | b'&') if may_lead => {}
-                    _ => return None,
-                }
+                None => self.start_operand(&token, &mut ahead, &mut read)?,
             }
-            may_lead =
-                token.kind != TokenKind::Punctuation(b'|') && token.kind != TokenKind::Punctuation(b'&');
+            read.ends_with_join = matches!(token.kind, TokenKind::Punctuation(b'|' | b'&'));
             lexer = ahead;
         }
+    }
+
+    /// Goes on after an operand; `None` if what follows is no type. `ahead` is after the token, and moves on if more belongs to it.
+    fn follow_operand(
+        &mut self,
+        operand: Token,
+        token: &Token,
+        ahead: &mut Lexer<'_>,
+        read: &mut PartOfType,
+    ) -> Option<Step> {
+        let text = ahead.text(token);
+        match token.kind {
+            // An index or an array.
+            TokenKind::Punctuation(b'[') if !token.on_new_line => {
+                skip_brackets(ahead, token)?;
+                return Some(Step::Part);
+            }
+            TokenKind::Punctuation(b'<') if !token.on_new_line => {
+                let is_comparison = self.skip_arguments(ahead, read.depth).is_none();
+                return Some(if is_comparison { Step::End } else { Step::Part });
+            }
+            TokenKind::Punctuation(b'.') => {}
+            // `||` and `&&` are operators of expressions.
+            TokenKind::Punctuation(character @ (b'|' | b'&')) if ahead.next_byte() != Some(character) => {}
+            TokenKind::Punctuation(b'?') if read.has_extends => {
+                read.open_conditionals = read.open_conditionals.saturating_add(1);
+            }
+            TokenKind::Punctuation(b':') if read.open_conditionals > 0 => {
+                read.open_conditionals = read.open_conditionals.saturating_sub(1);
+            }
+            TokenKind::Word if text == b"extends" && !token.on_new_line => read.has_extends = true,
+            // `value is string`
+            TokenKind::Word if text == b"is" && !token.on_new_line && operand.kind == TokenKind::Word => {}
+            _ => return Some(Step::End),
+        }
+        read.operand = None;
+        Some(Step::Part)
+    }
+
+    /// Reads an operand, or what is before one; `None` if the token can be neither. `ahead` is after the token, and moves on if more
+    /// belongs to it.
+    fn start_operand(&mut self, token: &Token, ahead: &mut Lexer<'_>, read: &mut PartOfType) -> Option<()> {
+        match token.kind {
+            TokenKind::Word if is_prefix(ahead.text(token), ahead.peek()) => {}
+            TokenKind::Word | TokenKind::Literal | TokenKind::Template => read.operand = Some(*token),
+            TokenKind::Punctuation(b'[' | b'{') | TokenKind::TemplateHead => {
+                skip_brackets(ahead, token)?;
+                read.operand = Some(*token);
+            }
+            TokenKind::Punctuation(b'(') => {
+                let may_be_function = has_parameters(ahead)?;
+                skip_brackets(ahead, token)?;
+                let mut after_arrow = ahead.clone();
+                let arrow = after_arrow.next(Slash::Division);
+                let is_arrow = arrow.is_some_and(|arrow| arrow.kind == TokenKind::Arrow);
+                if may_be_function && is_arrow {
+                    // What the function returns is the operand.
+                    *ahead = after_arrow;
+                } else {
+                    read.operand = Some(*token);
+                }
+            }
+            // The parameters of a function: `<T>(item: T) => T`.
+            TokenKind::Punctuation(b'<') => self.skip_arguments(ahead, read.depth)?,
+            TokenKind::Punctuation(b'-') => {}
+            TokenKind::Punctuation(b'|' | b'&') if !read.ends_with_join => {}
+            _ => return None,
+        }
+        Some(())
     }
 
     /// Skips the arguments or parameters after `<`, and their `>`.
@@ -157,7 +194,7 @@ impl Types {
     fn skip_list(&mut self, lexer: &mut Lexer<'_>, depth: usize) -> Option<()> {
         loop {
             let mut ahead = lexer.clone();
-            let token = ahead.next(false)?;
+            let token = ahead.next(Slash::Division)?;
             let next = ahead.peek();
             match ahead.text(&token) {
                 b">" => {
@@ -172,7 +209,7 @@ impl Types {
             }
             *lexer = self.after_nested_type(lexer, depth)?;
             if lexer.peek() != Some(b'>') {
-                let separator = lexer.next(false)?;
+                let separator = lexer.next(Slash::Division)?;
                 if !separator.is(b',') && !separator.is(b'=') {
                     return None;
                 }
@@ -196,7 +233,7 @@ fn is_prefix(word: &[u8], next: Option<u8>) -> bool {
 /// Whether what follows `(` can be the parameters of a function.
 fn has_parameters(lexer: &Lexer<'_>) -> Option<bool> {
     let mut lexer = lexer.clone();
-    let first = lexer.next(false)?;
+    let first = lexer.next(Slash::Division)?;
     match first.kind {
         TokenKind::Punctuation(b')') | TokenKind::Operator => return Some(true),
         TokenKind::Word => {}
@@ -210,15 +247,16 @@ fn has_parameters(lexer: &Lexer<'_>) -> Option<bool> {
 fn skip_brackets(lexer: &mut Lexer<'_>, open: &Token) -> Option<()> {
     let mut ends = vec![end_of(open)?];
     while let Some(&end) = ends.last() {
-        let token = lexer.next(false)?;
+        let token = lexer.next(Slash::Division)?;
         match token.kind {
-            TokenKind::Punctuation(b'}') if end == b'`' => {
+            TokenKind::Punctuation(b'}') if end == BracketEnd::OfSubstitution => {
+                // The template goes on. Its next substitution, if there is one, takes the place of this one.
                 if lexer.template_rest().kind != TokenKind::TemplateHead {
                     ends.pop();
                 }
             }
             TokenKind::Punctuation(character @ (b')' | b']' | b'}')) => {
-                if ends.pop() != Some(character) {
+                if ends.pop() != Some(BracketEnd::Character(character)) {
                     return None;
                 }
             }
@@ -231,13 +269,22 @@ fn skip_brackets(lexer: &mut Lexer<'_>, open: &Token) -> Option<()> {
     Some(())
 }
 
-/// Character that ends a bracket: `` ` `` for one in a template.
-fn end_of(open: &Token) -> Option<u8> {
+/// What ends a bracket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum BracketEnd {
+    /// This character.
+    Character(u8),
+    /// The `}` of a substitution in a template: `${`.
+    OfSubstitution,
+}
+
+/// Returns what ends the bracket that a token opens; `None` if it opens none.
+fn end_of(open: &Token) -> Option<BracketEnd> {
     match open.kind {
-        TokenKind::Punctuation(b'(') => Some(b')'),
-        TokenKind::Punctuation(b'[') => Some(b']'),
-        TokenKind::Punctuation(b'{') => Some(b'}'),
-        TokenKind::TemplateHead => Some(b'`'),
+        TokenKind::Punctuation(b'(') => Some(BracketEnd::Character(b')')),
+        TokenKind::Punctuation(b'[') => Some(BracketEnd::Character(b']')),
+        TokenKind::Punctuation(b'{') => Some(BracketEnd::Character(b'}')),
+        TokenKind::TemplateHead => Some(BracketEnd::OfSubstitution),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 //! TypeScript: what JavaScript reads as comparisons in `f<T>(x)` are type arguments.
 
 use crate::v8::brackets::{Bracket, BracketKind, Parenthesis};
-use crate::v8::lexer::{Lexer, Token, TokenKind};
+use crate::v8::lexer::{Lexer, Slash, Token, TokenKind};
 use crate::v8::scanner::{After, Scanner};
 
 /// What starts with a token.
@@ -70,7 +70,7 @@ impl<'t> Scanner<'t> {
         let Some(mut after) = self.types.after_arguments(&self.lexer) else {
             return false;
         };
-        after.next(false).is_some_and(|next| next.is(b'(')) && after.peek() == Some(b')')
+        after.next(Slash::Division).is_some_and(|next| next.is(b'(')) && after.peek() == Some(b')')
     }
 
     /// Whether a type follows `:`.
@@ -131,7 +131,7 @@ impl<'t> Scanner<'t> {
 
     /// Whether `as` or `satisfies` is an operator, before a type.
     fn is_type_operator(&self, token: &Token, bracket: &Bracket) -> bool {
-        let next = self.lexer.clone().next(false);
+        let next = self.lexer.clone().next(Slash::Division);
         let is_certain = |next: &Token| {
             // `as` also is in `import { a as b }`.
             let is_import = bracket.kind == BracketKind::Block && self.brackets.depth() > 1;
@@ -156,7 +156,11 @@ impl<'t> Scanner<'t> {
     fn is_modifier(&self) -> bool {
         let is_first = self.after == After::Statement
             || self.previous(0).is_some_and(|last| self.text(&last) == b"static");
-        let next = self.lexer.clone().next(false).filter(|next| !next.on_new_line);
+        let next = self
+            .lexer
+            .clone()
+            .next(Slash::Division)
+            .filter(|next| !next.on_new_line);
         let is_name = next.is_some_and(|next| match next.kind {
             TokenKind::Word => true,
             TokenKind::Literal | TokenKind::Punctuation(b'[' | b'*') => self.is_typescript,
@@ -172,8 +176,10 @@ impl<'t> Scanner<'t> {
                 .previous(0)
                 .is_some_and(|last| matches!(self.text(&last), b"export" | b"default"));
         let mut lexer = self.lexer.clone();
-        let next = lexer.next(false).filter(|next| is_first && !next.on_new_line)?;
-        let after_next = lexer.next(false)?;
+        let next = lexer
+            .next(Slash::Division)
+            .filter(|next| is_first && !next.on_new_line)?;
+        let after_next = lexer.next(Slash::Division)?;
         let is_name = next.kind == TokenKind::Word;
         let is_declaration = match word {
             b"interface" => {
@@ -231,11 +237,11 @@ impl<'t> Scanner<'t> {
                 self.after = After::Statement;
             }
             TypeSyntax::Alias => {
-                self.lexer.next(false)?;
-                let mut token = self.lexer.next(false)?;
+                self.lexer.next(Slash::Division)?;
+                let mut token = self.lexer.next(Slash::Division)?;
                 if token.is(b'<') {
                     self.lexer = self.types.after_arguments(&self.lexer)?;
-                    token = self.lexer.next(false)?;
+                    token = self.lexer.next(Slash::Division)?;
                 }
                 self.lexer = self.types.after_type(&self.lexer).filter(|_| token.is(b'='))?;
                 self.after = After::Statement;
@@ -270,7 +276,7 @@ impl<'t> Scanner<'t> {
             return true;
         }
         let is_shift = self.lexer.next_byte() == Some(b'<');
-        let next = after.clone().next(false);
+        let next = after.clone().next(Slash::Division);
         let is_end = next.is_none_or(|next| match next.kind {
             TokenKind::Template | TokenKind::TemplateHead | TokenKind::Operator | TokenKind::Arrow => true,
             TokenKind::Punctuation(character) => next.on_new_line || b"(),.;:]}?=|&*".contains(&character),
