@@ -21,47 +21,100 @@ pub(super) fn common_callers(called: &[Vec<usize>], named: &[Vec<usize>]) -> Vec
         numbers.collect()
     };
     let mut next: Vec<Vec<usize>> = called.iter().map(names_of).chain(named.iter().cloned()).collect();
-    // Functions that call others are reached before those.
+    call_all_from_outer(&mut next, count);
+    let nodes = ReachedNodes::of(&next);
+    let callers = nodes.callers(&next, count);
+    let around = nearest_around_callers(nodes.around(), &callers);
+    functions_around(&nodes.order, &around, count)
+}
+
+/// Makes the outer function call all others, after the names that it is known to call, so that all are reached.
+fn call_all_from_outer(next: &mut [Vec<usize>], count: usize) {
     let known = next.first().map_or(0, Vec::len);
-    call_from_outer(&mut next, known, (1..count).collect());
-    let (mut order, _) = post_order(&next);
+    call_from_outer(next, known, (1..count).collect());
+    // Functions that call others are reached before those.
+    let (mut order, _) = post_order(next);
     order.retain(|node| (1..count).contains(node));
     order.reverse();
-    call_from_outer(&mut next, known, order);
-    let (mut order, from) = post_order(&next);
-    order.reverse();
+    call_from_outer(next, known, order);
+}
 
-    // From here on, nodes have their numbers in this order, so that callers have smaller ones.
-    let mut numbers = vec![None; next.len()];
-    for (number, &node) in order.iter().enumerate() {
-        if let Some(place) = numbers.get_mut(node) {
-            *place = Some(number);
-        }
+/// Makes the outer function call functions after the first `known` nodes that it calls.
+fn call_from_outer(next: &mut [Vec<usize>], known: usize, functions: Vec<usize>) {
+    if let Some(outer) = next.first_mut() {
+        outer.truncate(known);
+        outer.extend(functions);
     }
-    let number_of = |node: usize| numbers.get(node).copied().flatten();
-    let reached_from = |node: usize| from.get(node).copied().flatten();
-    let mut before = vec![Vec::new(); order.len()];
-    for (node, next) in next.iter().enumerate() {
-        let is_known = |&&child: &&usize| node > 0 || child >= count || reached_from(child) == Some(0);
-        for &child in next.iter().filter(is_known) {
-            let place = number_of(child).and_then(|child| before.get_mut(child));
-            if let (Some(before), Some(node)) = (place, number_of(node)) {
-                before.push(node);
+}
+
+/// The nodes that the outer function leads to. They have numbers by which callers precede what they call, except in circles.
+struct ReachedNodes {
+    /// The nodes by their numbers.
+    order: Vec<usize>,
+    /// The numbers by the nodes.
+    numbers: Vec<Option<usize>>,
+    /// From which node each was reached.
+    from: Vec<Option<usize>>,
+}
+
+impl ReachedNodes {
+    fn of(next: &[Vec<usize>]) -> Self {
+        let (mut order, from) = post_order(next);
+        order.reverse();
+        let mut numbers = vec![None; next.len()];
+        for (number, &node) in order.iter().enumerate() {
+            if let Some(place) = numbers.get_mut(node) {
+                *place = Some(number);
             }
         }
+        Self { order, numbers, from }
     }
-    let outer = order
-        .iter()
-        .map(|&node| reached_from(node).and_then(number_of).unwrap_or_default());
-    let mut outer: Vec<usize> = outer.collect();
+
+    fn number_of(&self, node: usize) -> Option<usize> {
+        self.numbers.get(node).copied().flatten()
+    }
+
+    fn reached_from(&self, node: usize) -> Option<usize> {
+        self.from.get(node).copied().flatten()
+    }
+
+    /// Returns by number the number of a node around each: that from which it was reached.
+    fn around(&self) -> Vec<usize> {
+        let around = self.order.iter().map(|&node| {
+            let from = self.reached_from(node);
+            from.and_then(|from| self.number_of(from)).unwrap_or_default()
+        });
+        around.collect()
+    }
+
+    /// Returns by number the numbers of all nodes that lead to each. The outer function counts for another one of the `count`
+    /// functions only if nothing else has reached that.
+    fn callers(&self, next: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
+        let mut callers = vec![Vec::new(); self.order.len()];
+        for (node, next) in next.iter().enumerate() {
+            let is_known =
+                |&&child: &&usize| node > 0 || child >= count || self.reached_from(child) == Some(0);
+            for &child in next.iter().filter(is_known) {
+                let callers = self.number_of(child).and_then(|child| callers.get_mut(child));
+                if let (Some(callers), Some(node)) = (callers, self.number_of(node)) {
+                    callers.push(node);
+                }
+            }
+        }
+        callers
+    }
+}
+
+/// Moves the node `around` each one outwards to the nearest one that is around all of its callers, too. All are numbers.
+fn nearest_around_callers(mut around: Vec<usize>, callers: &[Vec<usize>]) -> Vec<usize> {
     for _ in 0..MAX_ROUNDS {
         let mut is_changed = false;
-        for (node, before) in before.iter().enumerate() {
-            let last = outer.get(node).copied().unwrap_or_default();
-            let callers = before.iter();
-            let common = callers.fold(last, |common, &caller| common_of(&outer, common, caller));
-            if let Some(outer) = outer.get_mut(node).filter(|_| common != last) {
-                *outer = common;
+        for (node, callers) in callers.iter().enumerate() {
+            let last = around.get(node).copied().unwrap_or_default();
+            let callers = callers.iter();
+            let common = callers.fold(last, |common, &caller| common_of(&around, common, caller));
+            if let Some(around) = around.get_mut(node).filter(|_| common != last) {
+                *around = common;
                 is_changed = true;
             }
         }
@@ -69,29 +122,25 @@ pub(super) fn common_callers(called: &[Vec<usize>], named: &[Vec<usize>]) -> Vec
             break;
         }
     }
+    around
+}
 
-    // The function around each node.
-    let mut around: Vec<usize> = Vec::with_capacity(order.len());
+/// Returns the function around each function: a name counts for the function around it.
+fn functions_around(order: &[usize], around: &[usize], count: usize) -> Vec<usize> {
+    // By number. A node has a larger number than the one around it, so that is known already.
+    let mut functions: Vec<usize> = Vec::with_capacity(order.len());
     let mut callers = vec![0; count];
-    for (&node, &outer) in order.iter().zip(&outer) {
-        let function = order.get(outer).copied().filter(|&outer| outer < count);
+    for (&node, &around) in order.iter().zip(around) {
+        let function = order.get(around).copied().filter(|&node| node < count);
         let function = function
-            .or_else(|| around.get(outer).copied())
+            .or_else(|| functions.get(around).copied())
             .unwrap_or_default();
-        around.push(function);
+        functions.push(function);
         if let Some(caller) = callers.get_mut(node) {
             *caller = function;
         }
     }
     callers
-}
-
-/// Makes the outer function call functions after the names that it is known to call.
-fn call_from_outer(next: &mut [Vec<usize>], known: usize, functions: Vec<usize>) {
-    if let Some(outer) = next.first_mut() {
-        outer.truncate(known);
-        outer.extend(functions);
-    }
 }
 
 /// Returns the nodes that the first one leads to, each after those that it leads to, and for each node from which it
@@ -117,14 +166,14 @@ fn post_order(next: &[Vec<usize>]) -> (Vec<usize>, Vec<Option<usize>>) {
     (order, from)
 }
 
-/// Returns the nearest node around two nodes, or the first one if they are too deep.
-fn common_of(outer: &[usize], mut one: usize, mut other: usize) -> usize {
+/// Returns the nearest node around two nodes, or the first one if they are too deep. `around` has the one around each.
+fn common_of(around: &[usize], mut one: usize, mut other: usize) -> usize {
     for _ in 0..MAX_STEPS {
         if one == other {
             return one;
         }
         let inner = if one > other { &mut one } else { &mut other };
-        *inner = outer.get(*inner).copied().unwrap_or_default();
+        *inner = around.get(*inner).copied().unwrap_or_default();
     }
     0
 }
