@@ -22,6 +22,9 @@ const ENTRY_SIZE: usize = 16;
 /// Bytes that V8, LLVM and Dart add to every address: the size of an ELF header, here that of a 64-bit file.
 pub const MAX_BIAS: u64 = 0x40;
 
+/// The same of a 32-bit file.
+const BIAS_OF_32_BITS: i128 = 0x34;
+
 /// The name that means "same as in the previous entry".
 const SAME_NAME: &[u8] = b"\xff";
 
@@ -101,6 +104,21 @@ impl LineEntry<'_> {
     }
 }
 
+/// Numbers of examined functions by the offsets of their entries, from the start of the function.
+#[derive(Clone, Copy, Debug, Default)]
+struct OffsetCounts {
+    /// Those with entries.
+    functions: u64,
+    /// With an entry exactly at the size of the header.
+    exact: u64,
+    /// With an entry below that, in the function.
+    below: u64,
+    /// With an entry that is in the function only without the size of the header.
+    past_end: u64,
+    /// With an entry that is not in the function without the size of the header.
+    unmoved: u64,
+}
+
 impl DebugInfoQuirks {
     /// Detects the quirks of a jitdump from some of its functions: their names, addresses and entries.
     ///
@@ -119,8 +137,12 @@ impl DebugInfoQuirks {
         examined: impl Iterator<Item = (&'a [u8], AddressRange, Vec<LineEntry<'a>>)>,
         is_64: bool,
     ) -> Self {
-        let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
-        let (mut functions, mut exact, mut below, mut past_end, mut unmoved) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let bias = if is_64 {
+            i128::from(MAX_BIAS)
+        } else {
+            BIAS_OF_32_BITS
+        };
+        let mut counts = OffsetCounts::default();
         let mut is_v8 = false;
         for (name, code, entries) in examined {
             let entries = entries.iter().filter(|entry| !entry.is_end());
@@ -129,18 +151,20 @@ impl DebugInfoQuirks {
             let any = |range: std::ops::RangeInclusive<i128>| {
                 u64::from(offsets.iter().any(|offset| range.contains(offset)))
             };
-            functions += u64::from(!offsets.is_empty());
-            exact += any(bias..=bias);
-            below += any(0..=bias - 1);
-            past_end += any(size + 1..=size + bias);
+            counts.functions += u64::from(!offsets.is_empty());
+            counts.exact += any(bias..=bias);
+            counts.below += any(0..=bias - 1);
+            counts.past_end += any(size + 1..=size + bias);
             let is_moved = |offset: &i128| (bias..=size + bias).contains(offset);
-            unmoved += u64::from(!offsets.iter().all(is_moved));
+            counts.unmoved += u64::from(!offsets.iter().all(is_moved));
             is_v8 |= names::is_v8(name);
         }
+        let functions = counts.functions;
         let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
-        let is_llvm = !is_v8 && past_end > 0 && nearly_all(exact);
-        let is_dart = nearly_all(functions - unmoved) && nearly_all(past_end);
-        let is_biased = functions > 0 && nearly_all(functions - below) && (is_v8 || is_llvm || is_dart);
+        let is_llvm = !is_v8 && counts.past_end > 0 && nearly_all(counts.exact);
+        let is_dart = nearly_all(functions - counts.unmoved) && nearly_all(counts.past_end);
+        let is_biased =
+            functions > 0 && nearly_all(functions - counts.below) && (is_v8 || is_llvm || is_dart);
         Self {
             bias: if is_biased { bias as u64 } else { 0 },
             has_discriminators: is_biased && is_llvm,
