@@ -302,7 +302,8 @@ impl<'a> MappedFiles<'a> {
                 line: function.line,
                 column: function.column,
             };
-            let (Some(original), Some(source)) = (map.function(script, start), map.map.original(start)) else {
+            let (Some(original), Some(source)) = (map.function(script, start), map.map.original(start))
+            else {
                 continue;
             };
             if let Some(file) = files.index_of_source(&mut info.files, function.file, map, source.source) {

@@ -204,43 +204,60 @@ impl SourceMap {
         }
     }
 
-    /// Adds a map or section, which is a part of `bytes`.
+    /// Adds a map or section, which is a part of `bytes` inside `depth` others, and starts at `offset` in the script.
     fn add_part(&mut self, json: Json<'_>, bytes: &[u8], offset: Offset, depth: u32) -> Result<(), MapError> {
         // Sections need no version of their own.
-        if json.version.is_some_and(|version| version.as_f64() != Some(3.0)) {
+        let is_other = |version: &serde_json::Number| version.as_f64() != Some(3.0);
+        if json.version.as_ref().is_some_and(is_other) {
             return Err(MapError::Version);
         }
-        if let Some(sections) = json.sections {
-            if depth >= MAX_DEPTH {
+        match json.sections {
+            Some(sections) => self.add_sections(sections, bytes, offset, depth),
+            None => self.add_mappings(json, bytes, offset),
+        }
+    }
+
+    /// Adds the sections of a map that is inside `depth` others. They must be in order.
+    fn add_sections(
+        &mut self,
+        sections: Vec<MapSection<'_>>,
+        bytes: &[u8],
+        offset: Offset,
+        depth: u32,
+    ) -> Result<(), MapError> {
+        if depth >= MAX_DEPTH {
+            return Err(MapError::Section);
+        }
+        let mut last = None;
+        for section in sections {
+            let start = (section.offset.line, section.offset.column);
+            if last.is_some_and(|last| last > start) {
                 return Err(MapError::Section);
             }
-            let mut last = None;
-            for section in sections {
-                let start = (section.offset.line, section.offset.column);
-                if last.is_some_and(|last| last > start) {
-                    return Err(MapError::Section);
-                }
-                last = Some(start);
-                let line = offset
-                    .line
-                    .checked_add(section.offset.line)
-                    .ok_or(MapError::Section)?;
-                // Columns of a section in the first line count from that of the outer one.
-                let base = if section.offset.line == 0 {
-                    offset.column
-                } else {
-                    0
-                };
-                let column = base.checked_add(section.offset.column).ok_or(MapError::Section)?;
-                // A section ends the one before it.
-                let start = Offset { line, column };
-                self.end_at(start)?;
-                if let Some(map) = section.map {
-                    self.add_part(*map, bytes, start, depth.saturating_add(1))?;
-                }
+            last = Some(start);
+            let line = offset
+                .line
+                .checked_add(section.offset.line)
+                .ok_or(MapError::Section)?;
+            // Columns of a section in the first line count from that of the outer one.
+            let base = if section.offset.line == 0 {
+                offset.column
+            } else {
+                0
+            };
+            let column = base.checked_add(section.offset.column).ok_or(MapError::Section)?;
+            // A section ends the one before it.
+            let start = Offset { line, column };
+            self.end_at(start)?;
+            if let Some(map) = section.map {
+                self.add_part(*map, bytes, start, depth.saturating_add(1))?;
             }
-            return Ok(());
         }
+        Ok(())
+    }
+
+    /// Adds the sources, names and mappings of a map without sections.
+    fn add_mappings(&mut self, json: Json<'_>, bytes: &[u8], offset: Offset) -> Result<(), MapError> {
         let mappings = json.mappings.ok_or(MapError::Syntax)?;
         let mappings = string(mappings).ok_or(MapError::Syntax)?;
         let first_source = self.sources.len() as u32;
@@ -253,6 +270,7 @@ impl SourceMap {
                 path: with_root(&root, path.unwrap_or_default()),
                 text: texts.next().flatten().and_then(|text| position(text, bytes)),
             }));
+        // What is no string keeps its place, because mappings refer to names by their index.
         self.names.extend(json.names.into_iter().map(|name| match name {
             serde_json::Value::String(name) => name,
             _ => String::new(),
