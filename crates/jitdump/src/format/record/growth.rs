@@ -58,44 +58,30 @@ impl Growth {
         let end = if is_complete { size } else { usize::MAX };
         let first = self.position;
         let mut window_size = FIRST_WINDOW_SIZE;
-        let (mut buffer, mut buffer_start) = (Vec::new(), 0);
-        // Once the buffer has all that is left, it is not read again, however often there is damage in it.
-        let mut has_all = false;
+        let mut read = ReadBytes::default();
         while self.position < size {
             let (start, left) = (self.position, size.saturating_sub(self.position));
-            if !has_all {
-                let wanted = window_size.min(left);
-                buffer.resize(wanted, 0);
-                buffer_start = start;
-                if file.read(start as u64, &mut buffer) < wanted {
-                    // The file has become shorter, or cannot be read.
-                    return false;
-                }
-                has_all = wanted == left;
+            if !read.read(file, start, size, window_size) {
+                return false;
             }
-            let window = buffer
-                .get(start.saturating_sub(buffer_start)..)
-                .unwrap_or_default();
+            let has_all = read.has_all;
+            let window = read.bytes_from(start);
             if self.walk(window, end, endian, visit).is_break() {
                 self.position = size;
                 return false;
             }
             if has_all && !is_complete {
-                // What follows the last records is not written yet, so they are judged by their own content.
-                let done = self.position.saturating_sub(start);
-                let mut records = self.records(window.get(done..).unwrap_or_default(), end, endian);
-                while let Some(record) = records.next_by_itself() {
-                    visit(Step::Record(record));
-                    (self.position, self.last_time) = records.state();
-                }
+                self.visit_last(read.bytes_from(self.position), end, endian, visit);
             }
             if self.position > start {
+                // One large window is enough for a call.
                 if window_size > FIRST_WINDOW_SIZE && !has_all {
                     return true;
                 }
                 window_size = WINDOW_SIZE;
                 continue;
             }
+            // The record here needs a larger window, which the next call reads.
             if first < start && !has_all {
                 return true;
             }
@@ -146,7 +132,17 @@ impl Growth {
         }
     }
 
-    /// Skips damage at the current position, if valid records follow it.
+    /// Visits the last records, from the current position on. What follows them is not written yet, so they are judged by their
+    /// own content.
+    fn visit_last(&mut self, rest: &[u8], end: usize, endian: ByteOrder, visit: &mut dyn FnMut(Step<'_>)) {
+        let mut records = self.records(rest, end, endian);
+        while let Some(record) = records.next_by_itself() {
+            visit(Step::Record(record));
+            (self.position, self.last_time) = records.state();
+        }
+    }
+
+    /// Skips damage at the current position, if valid records follow it. Returns whether it did.
     fn skip_damage(
         &mut self,
         rest: &[u8],
@@ -174,6 +170,39 @@ impl Growth {
     fn records<'a>(&self, bytes: &'a [u8], end: usize, endian: ByteOrder) -> Records<'a> {
         let window = ContentWindow::new(bytes, self.position, end);
         Records::in_window(window, self.position, endian, self.last_time)
+    }
+}
+
+/// Bytes of a file that were read last. Once they are all that is left, they are not read again, however often there is damage in
+/// them.
+#[derive(Default)]
+struct ReadBytes {
+    /// Their offset in the file.
+    start: usize,
+    bytes: Vec<u8>,
+    /// Whether they reach to the end of the file.
+    has_all: bool,
+}
+
+impl ReadBytes {
+    /// Reads up to `most` bytes of a file of `size` bytes from `start` on. Returns `false` if the file has become shorter, or cannot
+    /// be read.
+    fn read(&mut self, file: &dyn RandomAccess, start: usize, size: usize, most: usize) -> bool {
+        if self.has_all {
+            return true;
+        }
+        let left = size.saturating_sub(start);
+        let wanted = most.min(left);
+        self.start = start;
+        self.bytes.resize(wanted, 0);
+        self.has_all = wanted == left;
+        file.read(start as u64, &mut self.bytes) >= wanted
+    }
+
+    /// Returns the bytes from an offset in the file on.
+    fn bytes_from(&self, offset: usize) -> &[u8] {
+        let before = offset.saturating_sub(self.start);
+        self.bytes.get(before..).unwrap_or_default()
     }
 }
 
