@@ -46,23 +46,26 @@ impl Overlaps {
     ) -> Self {
         intervals.sort_unstable();
         intervals.dedup();
-        let ranges = intervals.iter().map(|&interval| range(interval));
-        let mut addresses: Vec<Address> = ranges.flat_map(|range| [range.start, range.end]).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        let leaf_count = addresses.len();
+        let leaves = Leaves::of(intervals.iter().map(|&interval| range(interval)));
         for (address, leaf) in slots {
-            let after = addresses.partition_point(|&start| start <= address);
-            *leaf = index_of(leaf_count + after.saturating_sub(1));
+            *leaf = leaves.at(address);
         }
-        let nodes_of = |interval| {
-            let AddressRange { start, end } = range(interval);
-            let leaf = |address| leaf_count + addresses.partition_point(|&other| other < address);
-            covering(leaf(start), leaf(end))
-        };
+        let nodes_of = |interval| leaves.covering(range(interval));
+        let mut overlaps = Self::with_lists(&intervals, leaves.count(), nodes_of);
+        overlaps.find_lists_above(leaves.count());
+        overlaps
+    }
+
+    /// Fills the lists of the nodes with `intervals`, which must be in the order of time. `nodes_of` returns the nodes of each.
+    fn with_lists<N: Iterator<Item = NodeIndex>>(
+        intervals: &[IntervalIndex],
+        leaf_count: usize,
+        nodes_of: impl Fn(IntervalIndex) -> N,
+    ) -> Self {
         let mut nodes: IndexedTable<NodeIndex, Node> =
             (0..=leaf_count * 2).map(|_| Node::default()).collect();
-        for node in intervals.iter().copied().flat_map(nodes_of) {
+        // First the length of each list, then its end, and when it is filled its start.
+        for node in intervals.iter().copied().flat_map(&nodes_of) {
             nodes[node].start += 1;
         }
         let mut end = 0;
@@ -71,7 +74,6 @@ impl Overlaps {
             node.start = end;
         }
         let mut lists = vec![IntervalIndex(0); end];
-        // Each list is filled from its end.
         for &interval in intervals.iter().rev() {
             for node in nodes_of(interval) {
                 let start = &mut nodes[node].start;
@@ -81,18 +83,21 @@ impl Overlaps {
                 }
             }
         }
-        let mut overlaps = Self { nodes, lists };
+        Self { nodes, lists }
+    }
+
+    /// Finds the nearest ancestor with a list of each node. Ancestors have smaller indices.
+    fn find_lists_above(&mut self, leaf_count: usize) {
         for node in 2..leaf_count * 2 {
             let parent = index_of(node / 2);
-            let has_list = overlaps.list(parent).is_some();
+            let has_list = self.list(parent).is_some();
             let above = if has_list {
                 Some(parent)
             } else {
-                overlaps.nodes[parent].above
+                self.nodes[parent].above
             };
-            overlaps.nodes[index_of(node)].above = above;
+            self.nodes[index_of(node)].above = above;
         }
-        overlaps
     }
 
     /// Returns the lists of the intervals that contain the addresses of a leaf.
@@ -111,6 +116,36 @@ impl Overlaps {
         let end = self.nodes[NodeIndex(node.0 + 1)].start;
         let list = self.lists.get(self.nodes[node].start..end)?;
         (!list.is_empty()).then_some(list)
+    }
+}
+
+/// The leaves of the tree: the addresses where an interval starts or ends, sorted.
+struct Leaves {
+    addresses: Vec<Address>,
+}
+
+impl Leaves {
+    fn of(ranges: impl Iterator<Item = AddressRange>) -> Self {
+        let mut addresses: Vec<Address> = ranges.flat_map(|range| [range.start, range.end]).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Self { addresses }
+    }
+
+    fn count(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Returns the leaf of an address, which is that of the last one up to it.
+    fn at(&self, address: Address) -> NodeIndex {
+        let after = self.addresses.partition_point(|&start| start <= address);
+        index_of(self.count() + after.saturating_sub(1))
+    }
+
+    /// Returns the largest nodes that cover the range of an interval.
+    fn covering(&self, range: AddressRange) -> impl Iterator<Item = NodeIndex> {
+        let leaf = |address| self.count() + self.addresses.partition_point(|&other| other < address);
+        covering(leaf(range.start), leaf(range.end))
     }
 }
 

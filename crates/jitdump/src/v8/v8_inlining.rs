@@ -392,6 +392,14 @@ fn owners<'a>(
     owners
 }
 
+/// Numbers of rows of a function that seems to be inlined.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowCounts {
+    own: usize,
+    /// Rows of unknown functions that are beside its own.
+    unknown: usize,
+}
+
 /// Drops functions that only seem to be inlined, because their text has a token at a position of another function: one whose text is
 /// missing, such as evaluated code. The text of an inlined function has all its positions. So where a function without baseline
 /// code has no more rows than there are rows of unknown functions beside them, it is not inlined.
@@ -405,21 +413,20 @@ fn drop_accidental<'a>(
         let found = row.and_then(|row| candidates.get(row));
         found.is_some_and(|found| found.is_empty())
     };
-    // Rows of each function, and unknown ones beside them.
-    let mut counts: HashMap<InliningCandidate<'a>, (usize, usize)> = HashMap::default();
+    let mut counts: HashMap<InliningCandidate<'a>, RowCounts> = HashMap::default();
     for (row, owner) in owners.iter().enumerate() {
         let Some(owner) = owner.filter(|&owner| owner != own) else {
             continue;
         };
-        let (rows, unknown) = counts.entry(owner).or_default();
-        *rows = rows.saturating_add(1);
+        let counts = counts.entry(owner).or_default();
+        counts.own = counts.own.saturating_add(1);
         for beside in [row.checked_sub(1), row.checked_add(1)] {
-            *unknown = unknown.saturating_add(usize::from(is_unknown(beside)));
+            counts.unknown = counts.unknown.saturating_add(is_unknown(beside).into());
         }
     }
-    counts.retain(|function, (rows, unknown)| {
+    counts.retain(|function, counts| {
         let known = evidence.functions.starting_at(function.path, function.start);
-        rows <= unknown && !known.is_some_and(|known| known.has_positions())
+        counts.own <= counts.unknown && !known.is_some_and(|known| known.has_positions())
     });
     for owner in owners {
         owner.take_if(|owner| counts.contains_key(owner));
