@@ -437,36 +437,35 @@ impl<'t> Scanner<'t> {
             parenthesis.is_async = is_async.then_some(last.start);
             parenthesis.name = is_name.then(|| self.name_range(&last));
             parenthesis.inferred_name = self.inferred_name(usize::from(is_async));
-            let is_call = is_name && !parenthesis.is_control && last.kind == TokenKind::Word;
-            if is_call {
-                let base = || self.bases.last().cloned().flatten();
-                let base = (self.text(&last) == b"super").then(base).flatten();
-                self.calls.push(NamedCall {
-                    name: base.unwrap_or(last.range()),
-                    start: last.start,
-                    function: 0,
-                });
+            if is_name && !parenthesis.is_control && last.kind == TokenKind::Word {
+                self.add_call(&last);
             }
         }
-        if let Some(function) = parenthesis
-            .function
-            .as_mut()
-            .filter(|function| function.name.is_none())
-        {
-            // `name = function (`, `name = async function* (`
-            let mut back = 0usize;
-            while self
-                .previous(back)
-                .is_some_and(|token| token.is(b'*') || matches!(self.text(&token), b"function" | b"async"))
-            {
-                back = back.saturating_add(1);
-            }
-            function.name = self.inferred_name(back);
+        if let Some(function) = parenthesis.function.as_mut() {
+            function.name = function.name.or_else(|| self.name_before_keywords());
         }
         self.brackets
             .open(Bracket::new(BracketKind::Parenthesis(parenthesis), token))?;
         self.after = After::Operator;
         Some(())
+    }
+
+    /// Adds a call of a name, which is that of the base class for `super`. The function that it is in is found later.
+    fn add_call(&mut self, name: &Token) {
+        let base = || self.bases.last().cloned().flatten();
+        let base = (self.text(name) == b"super").then(base).flatten();
+        self.calls.push(NamedCall {
+            name: base.unwrap_or(name.range()),
+            start: name.start,
+            function: 0,
+        });
+    }
+
+    /// Name that a function without one gets: `name = function (`, `name = async function* (`.
+    fn name_before_keywords(&self) -> Option<(u32, u32)> {
+        let is_keyword = |token: Token| token.is(b'*') || matches!(self.text(&token), b"function" | b"async");
+        let is_before = |&back: &usize| self.previous(back).is_some_and(is_keyword);
+        self.inferred_name((0..REMEMBERED).take_while(is_before).count())
     }
 
     fn open_brace(&mut self, token: &Token) -> Option<()> {
