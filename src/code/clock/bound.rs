@@ -51,49 +51,76 @@ pub enum OffsetEvidence {
 impl OffsetBounds {
     /// Returns the greatest of the available bounds; `None` without any.
     pub(super) fn of(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> Option<Self> {
-        let first = runtime.first.0;
-        let has_record_clock = first.abs_diff(runtime.made) < 60 * SECOND;
-        let from = |time: Time, earliest: u64, evidence| Self::exactly(distance(earliest, time.0), evidence);
-        let at_header = marker.filter(|_| has_record_clock).map(|marker| {
-            let distance = distance(runtime.made, marker.0);
-            Self {
-                at_most: Some(distance.saturating_add(HEADER_SLACK)),
-                ..Self::exactly(
-                    distance.saturating_sub(HEADER_SLACK),
-                    OffsetEvidence::HeaderAtMarker,
-                )
-            }
-        });
+        let at_header = marker.and_then(|marker| Self::by_header(runtime, marker));
+        let at_marker = marker.map(|marker| Self::by_first_record(runtime, marker));
         // Quirk: Bun's first record is 12 ms older than its marker and its header (capture bun), and so is the first
         // record of perf's Java agent (capture multi). If both have a time, the header's is used.
-        let at_marker = marker.map(|marker| from(marker, first, OffsetEvidence::FirstRecordAtMarker));
         let at_marker = at_marker.filter(|bound| match at_header.and_then(|header| header.at_most) {
             Some(at_most) => bound.best <= at_most,
             None => true,
         });
-        let wall_clock = profile.data.filter(|_| marker.is_none());
-        let header = wall_clock.and_then(|data| made_on_profile_clock(data, runtime.made));
-        let at_wall_clock = header.map(|header| {
-            let distance = distance(first, header.0).saturating_sub(WALL_CLOCK_SLACK);
-            Self::exactly(distance, OffsetEvidence::FirstRecordAtHeader)
-        });
-        let earliest = if has_record_clock {
+        let at_wall_clock = match marker {
+            Some(_) => None,
+            None => Self::by_wall_clock(profile, runtime),
+        };
+        let bounds = [
+            at_header,
+            at_marker,
+            at_wall_clock,
+            Self::by_start(runtime),
+            Self::by_maps(runtime),
+        ];
+        let greatest = bounds.into_iter().flatten().max_by_key(|bound| bound.best)?;
+        Some(greatest.after(profile.drift()))
+    }
+
+    /// The header is as old as the marker, if it is on the clock of the records.
+    fn by_header(runtime: &RuntimeClock, marker: Time) -> Option<Self> {
+        let distance = distance(runtime.made, marker.0);
+        has_record_clock(runtime).then(|| Self {
+            at_most: Some(distance.saturating_add(HEADER_SLACK)),
+            ..Self::exactly(
+                distance.saturating_sub(HEADER_SLACK),
+                OffsetEvidence::HeaderAtMarker,
+            )
+        })
+    }
+
+    /// The first record is not older than the marker.
+    fn by_first_record(runtime: &RuntimeClock, marker: Time) -> Self {
+        let distance = distance(runtime.first.0, marker.0);
+        Self::exactly(distance, OffsetEvidence::FirstRecordAtMarker)
+    }
+
+    /// The first record is not older than the header, whose time is that of the wall clock.
+    fn by_wall_clock(profile: &ProfileClock, runtime: &RuntimeClock) -> Option<Self> {
+        let header = made_on_profile_clock(profile.data?, runtime.made)?;
+        let distance = distance(runtime.first.0, header.0).saturating_sub(WALL_CLOCK_SLACK);
+        Some(Self::exactly(distance, OffsetEvidence::FirstRecordAtHeader))
+    }
+
+    /// Nothing in the file is older than the process.
+    fn by_start(runtime: &RuntimeClock) -> Option<Self> {
+        let first = runtime.first.0;
+        let earliest = if has_record_clock(runtime) {
             first.min(runtime.made)
         } else {
             first
         };
-        let at_start = runtime
-            .born
-            .map(|born| from(born, earliest, OffsetEvidence::FirstRecordAtStart));
-        // Quirk: LLVM's MCJIT, and others that never map memory writable and executable at once, make it executable
-        // only after they log the load.
-        let by_maps = runtime.distance_by_maps.map(|distance| Self {
+        let distance = distance(earliest, runtime.born?.0);
+        Some(Self::exactly(distance, OffsetEvidence::FirstRecordAtStart))
+    }
+
+    /// No function is older than the map of its memory, or hardly.
+    ///
+    /// Quirk: LLVM's MCJIT, and others that never map memory writable and executable at once, make it executable
+    /// only after they log the load.
+    fn by_maps(runtime: &RuntimeClock) -> Option<Self> {
+        let distance = runtime.distance_by_maps?;
+        Some(Self {
             at_least: distance.saturating_sub(MARGIN),
             ..Self::exactly(distance, OffsetEvidence::MapBeforeLoad)
-        });
-        let bounds = [at_header, at_marker, at_wall_clock, at_start, by_maps];
-        let greatest = bounds.into_iter().flatten().max_by_key(|bound| bound.best)?;
-        Some(greatest.after(profile.drift()))
+        })
     }
 
     pub(super) fn exactly(distance: i128, evidence: OffsetEvidence) -> Self {
@@ -114,6 +141,11 @@ impl OffsetBounds {
             evidence: self.evidence,
         }
     }
+}
+
+/// Whether the header of a file has a time on the clock of its records: close to that of the first one.
+fn has_record_clock(runtime: &RuntimeClock) -> bool {
+    runtime.first.0.abs_diff(runtime.made) < 60 * SECOND
 }
 
 /// Returns the least offset, in nanoseconds, with which no function is loaded before its memory is mapped; `None` without such

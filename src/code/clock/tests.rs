@@ -1,7 +1,7 @@
 //! Tests of the alignment of clocks.
 
 use super::*;
-use crate::code::clock::windows::Plateau;
+use crate::code::clock::windows::{OffsetScore, Plateau};
 use crate::perf::feature::ClockData;
 
 const PROFILE: ProfileClock = ProfileClock {
@@ -201,16 +201,17 @@ fn without_any_evidence_clocks_that_start_together_are_taken_for_almost_the_same
 /// Creates a plateau of `from..=to` that matches `score` samples, `right_after` of which stop matching just above
 /// it.
 fn plateau(from: i64, to: i64, score: u32, right_after: u32) -> Plateau {
+    let of = |from, score| OffsetScore { from, score };
     Plateau {
         low: from,
         high: to,
         score,
         least_score: score / 2,
         scores: vec![
-            (i64::MIN, score / 2),
-            (from, score),
-            (to + 1, score - right_after),
-            (to + 1_000_000_000, 0),
+            of(i64::MIN, score / 2),
+            of(from, score),
+            of(to + 1, score - right_after),
+            of(to + 1_000_000_000, 0),
         ],
     }
 }

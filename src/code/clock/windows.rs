@@ -86,8 +86,17 @@ pub struct Plateau {
     pub score: u32,
     /// Number of sampled addresses that the least offset considered matches.
     pub least_score: u32,
-    /// Number of sampled addresses matched from each offset on, sorted by offset.
-    pub scores: Vec<(i64, u32)>,
+    /// Scores of all offsets from the least one considered on, sorted by offset.
+    pub scores: Vec<OffsetScore>,
+}
+
+/// The offsets from one on, up to the next score.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OffsetScore {
+    /// First offset.
+    pub from: i64,
+    /// Number of sampled addresses that they match.
+    pub score: u32,
 }
 
 impl LiveCode {
@@ -226,13 +235,30 @@ impl Windows {
     /// Returns the offsets from `least` up that match the most samples in the code of some files; `None` without such
     /// samples.
     pub fn plateau(&self, files: &[FileIndex], least: i64) -> Option<Plateau> {
+        let scores = self.scores(files, least)?;
+        let least_score = scores.first()?.score;
+        let best = scores.iter().map(|offsets| offsets.score).max()?;
+        let first = scores.iter().find(|offsets| offsets.score == best)?;
+        let last = scores.iter().rposition(|offsets| offsets.score == best)?;
+        let after = scores.get(last.saturating_add(1));
+        Some(Plateau {
+            low: first.from,
+            high: after.map_or(i64::MAX, |after| after.from.saturating_sub(1)),
+            score: best,
+            least_score,
+            scores,
+        })
+    }
+
+    /// Returns the scores of the offsets from `least` up, of samples in the code of some files; `None` without such samples.
+    fn scores(&self, files: &[FileIndex], least: i64) -> Option<Vec<OffsetScore>> {
         let windows = files.iter().flat_map(|&file| self.of_file(file));
-        let mut least_score: u32 = 0;
+        let mut score: u32 = 0;
         // Offsets from which a window matches (1), or no longer does (-1).
         let mut changes: Vec<(i64, i32)> = Vec::new();
         for window in windows.filter(|window| window.to >= least) {
             if window.from <= least {
-                least_score = least_score.saturating_add(1)
+                score = score.saturating_add(1)
             } else {
                 changes.push((window.from, 1))
             }
@@ -242,26 +268,15 @@ impl Windows {
             return None;
         }
         changes.sort_unstable();
-        let mut scores = vec![(least, least_score)];
-        let mut score = least_score;
-        for (offset, change) in changes {
+        let mut scores = vec![OffsetScore { from: least, score }];
+        for (from, change) in changes {
             score = score.saturating_add_signed(change);
             match scores.last_mut() {
-                Some(last) if last.0 == offset => last.1 = score,
-                _ => scores.push((offset, score)),
+                Some(last) if last.from == from => last.score = score,
+                _ => scores.push(OffsetScore { from, score }),
             }
         }
-        let best = scores.iter().map(|&(_, score)| score).max()?;
-        let &(low, _) = scores.iter().find(|&&(_, score)| score == best)?;
-        let last = scores.iter().rposition(|&(_, score)| score == best)?;
-        let after = scores.get(last.saturating_add(1));
-        Some(Plateau {
-            low,
-            high: after.map_or(i64::MAX, |&(offset, _)| offset.saturating_sub(1)),
-            score: best,
-            least_score,
-            scores,
-        })
+        Some(scores)
     }
 }
 
@@ -275,9 +290,9 @@ impl Plateau {
     pub fn score_of(&self, distance: i128) -> u32 {
         let after = self
             .scores
-            .partition_point(|&(from, _)| i128::from(from) <= distance);
-        let score = after.checked_sub(1).and_then(|at| self.scores.get(at));
-        score.map_or(0, |&(_, score)| score)
+            .partition_point(|offsets| i128::from(offsets.from) <= distance);
+        let offsets = after.checked_sub(1).and_then(|at| self.scores.get(at));
+        offsets.map_or(0, |offsets| offsets.score)
     }
 }
 
