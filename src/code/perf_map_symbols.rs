@@ -135,43 +135,59 @@ impl PerfMapSymbols {
         if tables.is_empty() {
             return Self::default();
         }
+        let mut symbols = Self::of_spaces(processes, tables);
+        symbols.find_inherited(processes);
+        let mut left = tables.map(SymbolTable::newest);
+        symbols.withhold(&mut left, processes, mappings, injected);
+        for (left, table) in left.iter().zip(&mut symbols.tables) {
+            let pieces = left.iter().map(|(range, index)| Piece { range, index });
+            table.pieces = pieces.collect();
+            table.withheld.sort_unstable_by_key(|piece| piece.range);
+        }
+        symbols
+    }
+
+    /// Finds the table of each address space's own process. The tables are still empty.
+    fn of_spaces(processes: &Processes, tables: &IndexedTable<SymbolTableIndex, SymbolTable>) -> Self {
         let of_tables = tables.enumerate().map(|(index, table)| (table.pid, index));
         let by_pid: HashMap<Pid, SymbolTableIndex> = of_tables.collect();
-        let mut symbols = Self::default();
-        for (id, space) in processes.iter() {
-            symbols.spaces.push(SpaceSymbols {
-                since: space.since,
-                own: by_pid.get(&space.pid).copied(),
-                inherited: None,
-                generation: processes.all_ancestors(id).count(),
-            });
+        let spaces = processes.iter().map(|(id, space)| SpaceSymbols {
+            since: space.since,
+            own: by_pid.get(&space.pid).copied(),
+            inherited: None,
+            generation: processes.all_ancestors(id).count(),
+        });
+        Self {
+            tables: tables.map(|_| Table::default()),
+            spaces: spaces.collect(),
         }
-        symbols.find_inherited(processes);
-        let mut maps = tables.map(SymbolTable::newest);
-        symbols.tables = tables.map(|_| Table::default());
+    }
+
+    /// Removes what code hides from the symbols of each table. Code of dumps is noted in the tables, that of objects is not.
+    fn withhold(
+        &mut self,
+        symbols: &mut IndexedTable<SymbolTableIndex, RangeMap<u32>>,
+        processes: &Processes,
+        mappings: &IndexedTable<MappingIndex, CodeMapping>,
+        injected: &[EarlierMap],
+    ) {
         let mut injected_by_space: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for map in injected {
             if let Some(space) = processes.space_at(map.pid, map.time) {
                 injected_by_space.entry(space).or_default().push(map.range);
             }
         }
-        for (table, space) in symbols.meetings(processes) {
-            let (map, table) = (&mut maps[table], &mut symbols.tables[table]);
+        for (table, space) in self.meetings(processes) {
+            let (symbols, table) = (&mut symbols[table], &mut self.tables[table]);
             for (index, mapping) in code_of(mappings, space) {
-                map.remove_with(mapping.range, |range, _| {
+                symbols.remove_with(mapping.range, |range, _| {
                     table.withheld.push(Piece { range, index })
                 });
             }
             for &range in injected_by_space.get(&space).into_iter().flatten() {
-                map.remove(range);
+                symbols.remove(range);
             }
         }
-        for (map, table) in maps.iter().zip(&mut symbols.tables) {
-            let pieces = map.iter().map(|(range, index)| Piece { range, index });
-            table.pieces = pieces.collect();
-            table.withheld.sort_unstable_by_key(|piece| piece.range);
-        }
-        symbols
     }
 
     /// Finds the nearest ancestor with a table for each address space.

@@ -179,14 +179,9 @@ impl Timeline {
         }
         let mut events = events.into_iter().peekable();
         for (id, space) in processes.iter() {
-            let parent = space.parent.and_then(|(parent, time)| {
-                let ancestor = timeline.content_of(parent)?;
-                match (&ancestor.layers, ancestor.parent) {
-                    (Some(_), _) => Some((parent, time)),
-                    (None, Some((further, earlier))) => Some((further, earlier.min(time))),
-                    (None, None) => None,
-                }
-            });
+            let parent = space
+                .parent
+                .and_then(|(parent, time)| timeline.nearest_with_layers(parent, time));
             let has_files = has_files(&timeline, space);
             let code = code.remove(&id).unwrap_or_default();
             let own = events_of(&mut events, id);
@@ -205,22 +200,7 @@ impl Timeline {
                 let placing = Placing::new(&mut timeline, id, parent, &mut pieces);
                 placing.layers(&space.maps, own)
             });
-            let inherited = parent.and_then(|(parent, _)| timeline.code_bounds(parent));
-            let own_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
-            let code_bounds = [own_bounds, code.hull(), inherited];
-            let inherited_jit = parent.and_then(|(parent, _)| timeline.jit_bounds(parent));
-            let jit = layers.iter().flat_map(|layers| layers.maps.intervals());
-            let jit = jit
-                .filter(|interval| interval.value != MemoryKind::File)
-                .map(|interval| interval.range);
-            let jit_bounds = jit.chain(inherited_jit).reduce(hull);
-            let content = SpaceContent {
-                layers,
-                code,
-                parent,
-                code_bounds: code_bounds.into_iter().flatten().reduce(hull),
-                jit_bounds,
-            };
+            let content = timeline.content(layers, code, parent);
             timeline.spaces.push(SpaceTimeline {
                 content: Some(Box::new(content)),
                 files: None,
@@ -228,6 +208,43 @@ impl Timeline {
             });
         }
         timeline
+    }
+
+    /// Returns the nearest of an address space and its ancestors with code or memory of its own, and the time up to which all of
+    /// those in between were inherited. `time` is when `space` was forked.
+    fn nearest_with_layers(&self, space: SpaceId, time: Time) -> Option<(SpaceId, Time)> {
+        let content = self.content_of(space)?;
+        match (&content.layers, content.parent) {
+            (Some(_), _) => Some((space, time)),
+            (None, Some((further, earlier))) => Some((further, earlier.min(time))),
+            (None, None) => None,
+        }
+    }
+
+    /// Describes an address space with these layers. `code` are all addresses of its own code, `parent` is its nearest ancestor
+    /// with layers, whose bounds are in those of the address space.
+    fn content(
+        &self,
+        layers: Option<Layers>,
+        code: RangeSet,
+        parent: Option<(SpaceId, Time)>,
+    ) -> SpaceContent {
+        let inherited = parent.and_then(|(parent, _)| self.code_bounds(parent));
+        let own_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
+        let code_bounds = [own_bounds, code.hull(), inherited];
+        let inherited_jit = parent.and_then(|(parent, _)| self.jit_bounds(parent));
+        let jit = layers.iter().flat_map(|layers| layers.maps.intervals());
+        let jit = jit
+            .filter(|interval| interval.value != MemoryKind::File)
+            .map(|interval| interval.range);
+        let jit_bounds = jit.chain(inherited_jit).reduce(hull);
+        SpaceContent {
+            layers,
+            code,
+            parent,
+            code_bounds: code_bounds.into_iter().flatten().reduce(hull),
+            jit_bounds,
+        }
     }
 
     /// Adds perf map symbols, for addresses without code from a dump or from objects already `injected` into the
