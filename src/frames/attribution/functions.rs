@@ -47,6 +47,7 @@ impl CountedFunctions {
         for (number, &identity) in (0..).zip(&order) {
             of_identities[identity] = FunctionIndex(number);
         }
+        // Callers are identities until here.
         for row in &mut rows {
             for (caller, _) in &mut row.callers {
                 *caller = of_identities[IdentityIndex(*caller)].0;
@@ -62,11 +63,19 @@ impl CountedFunctions {
     }
 }
 
-/// Adds up the samples of each function.
+/// Samples of a function in an event.
+#[derive(Clone, Copy, Default)]
+struct FunctionSamples {
+    /// In its own code.
+    own: Weight,
+    /// In its code and that of functions that it calls.
+    total: Weight,
+}
+
+/// Adds up the samples of each function, and finds its callers, which are named by their identities.
 fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &FunctionTree) {
     let mut callers: HashMap<(IdentityIndex, IdentityIndex), u64> = HashMap::default();
-    // Samples in the code of each function itself, and in it and in functions that it calls.
-    let mut samples: HashMap<(IdentityIndex, u32), (Weight, Weight)> = HashMap::default();
+    let mut samples: HashMap<(IdentityIndex, u32), FunctionSamples> = HashMap::default();
     let node = |index: NodeIndex| {
         let node = &tree.nodes[index];
         CallNode {
@@ -74,12 +83,12 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
             function: node.frame.function.0,
         }
     };
+    // A function that calls itself counts once for a sample, so its inner calls are left out.
     let own = tree.own.clone();
     visit_outermost(own, node, rows.len(), Weight::add, |index, below| {
         let node = &tree.nodes[index];
         let EventFunction { event, function } = node.frame;
-        let (_, total) = samples.entry((function, event)).or_default();
-        total.add(below);
+        samples.entry((function, event)).or_default().total.add(below);
         if let Some(caller) = node.caller().filter(|_| event == 0) {
             let caller = tree.nodes[caller].frame.function;
             *callers.entry((function, caller)).or_default() += below.samples;
@@ -92,17 +101,34 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
         .filter(|(_, own)| own.samples > 0)
     {
         let EventFunction { event, function } = node.frame;
-        samples.entry((function, event)).or_default().0.add(own);
+        samples.entry((function, event)).or_default().own.add(own);
     }
+    add_samples(rows, samples);
+    add_callers(rows, callers);
+}
+
+/// Adds the samples of functions, each in an event, to their rows.
+fn add_samples(
+    rows: &mut IndexedTable<IdentityIndex, FunctionProfile>,
+    samples: HashMap<(IdentityIndex, u32), FunctionSamples>,
+) {
     let mut samples: Vec<_> = samples.into_iter().collect();
+    // The order of a hash table is random.
     samples.sort_unstable_by_key(|&(key, _)| key);
-    for ((function, event), (own, total)) in samples {
+    for ((function, event), FunctionSamples { own, total }) in samples {
         let row = &mut rows[function];
         row.own.add(event, own.samples);
         row.total.add(event, total.samples);
         row.self_period.add(event, own.period);
         row.total_period.add(event, total.period);
     }
+}
+
+/// Adds the [`CALLERS`] with most samples of each function to its row. `callers` has the samples of each function and caller.
+fn add_callers(
+    rows: &mut IndexedTable<IdentityIndex, FunctionProfile>,
+    callers: HashMap<(IdentityIndex, IdentityIndex), u64>,
+) {
     let mut callers: Vec<_> = callers.into_iter().filter(|&(_, samples)| samples > 0).collect();
     callers.sort_unstable_by_key(|&((function, caller), samples)| (function, Reverse(samples), caller));
     for ((function, caller), samples) in callers {

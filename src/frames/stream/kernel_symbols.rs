@@ -79,24 +79,17 @@ impl KernelSymbols {
     /// from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
         let mut symbols: Vec<Line<'_>> = functions(kallsyms).collect();
-        let mut text = None;
-        for &(address, _, name, _) in &symbols {
-            if name == b"_text" || name == b"_stext" && text.is_none() {
-                text = Some(address);
-            }
-        }
-        let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        symbols.retain(|(.., module)| moved == 0 || module.is_empty());
-        for (address, ..) in &mut symbols {
-            *address = address.wrapping_add(moved);
+        let moved = start_of_text(&symbols).map_or(0, |start| reference.0.wrapping_sub(start));
+        symbols.retain(|symbol| moved == 0 || symbol.module.is_empty());
+        for symbol in &mut symbols {
+            symbol.address = symbol.address.wrapping_add(moved);
         }
         symbols.sort_unstable();
-        symbols.dedup_by_key(|&mut (address, ..)| address);
+        symbols.dedup_by_key(|symbol| symbol.address);
         let next = symbols.iter().skip(1).map(Some).chain([None]);
         let mut found = Self::default();
         for (symbol, next) in symbols.iter().zip(next) {
-            let &(address, is_end, name, _) = symbol;
-            found.add_symbol(address, if is_end { &[] } else { name });
+            found.add_symbol(symbol.address, if symbol.is_end { &[] } else { symbol.name });
             if let Some(end) = end_of_module(symbol, next) {
                 found.add_symbol(end, &[]);
             }
@@ -185,9 +178,23 @@ impl KernelSymbols {
     }
 }
 
-/// A line of `/proc/kallsyms`: address, whether no function starts there, name, and module in brackets, which is empty
-/// for the kernel itself. Functions come before ends at the same address.
-type Line<'a> = (u64, bool, &'a [u8], &'a [u8]);
+/// A line of `/proc/kallsyms`. In their order, functions come before ends at the same address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Line<'a> {
+    address: u64,
+    /// Whether the kernel's code ends there, so that no function starts.
+    is_end: bool,
+    name: &'a [u8],
+    /// Module in brackets; empty for the kernel itself.
+    module: &'a [u8],
+}
+
+/// Returns the address of `_text`, or else of `_stext`.
+fn start_of_text(symbols: &[Line<'_>]) -> Option<u64> {
+    let text = symbols.iter().rfind(|symbol| symbol.name == b"_text");
+    let text = text.or_else(|| symbols.iter().find(|symbol| symbol.name == b"_stext"));
+    text.map(|symbol| symbol.address)
+}
 
 /// Returns the functions, and the ends of the kernel's code.
 fn functions(kallsyms: &[u8]) -> impl Iterator<Item = Line<'_>> {
@@ -198,29 +205,34 @@ fn functions(kallsyms: &[u8]) -> impl Iterator<Item = Line<'_>> {
         let address = std::str::from_utf8(address).ok()?;
         let address = u64::from_str_radix(address, 16).ok()?;
         let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W") && address != 0;
-        let is_end = matches!(name, b"_etext" | b"_einittext");
-        is_function.then(|| (address, is_end, name, words.next().unwrap_or_default()))
+        is_function.then(|| Line {
+            address,
+            is_end: matches!(name, b"_etext" | b"_einittext"),
+            name,
+            module: words.next().unwrap_or_default(),
+        })
     })
 }
 
 /// Returns the end of the last function of a module, where perf has it (`symbols__fixup_end` in tools/perf/util/symbol.c).
-/// `next` is the symbol after it.
-fn end_of_module(&(address, _, _, module): &Line<'_>, next: Option<&Line<'_>>) -> Option<u64> {
+/// `next` is the symbol after `last`; `None` if that is not the last one of a module.
+fn end_of_module(last: &Line<'_>, next: Option<&Line<'_>>) -> Option<u64> {
     const PAGE: u64 = 4096;
-    if module.is_empty() || next.is_some_and(|&(.., of_next)| of_next == module) {
+    if last.module.is_empty() || next.is_some_and(|next| next.module == last.module) {
         return None;
     }
-    let end = address.checked_add(PAGE)?.checked_next_multiple_of(PAGE)?;
-    let is_before = next.is_none_or(|&(next, ..)| end < next);
+    let end = last.address.checked_add(PAGE)?.checked_next_multiple_of(PAGE)?;
+    let is_before = next.is_none_or(|next| end < next.address);
     is_before.then_some(end)
 }
 
 /// Whether this machine still runs the kernel that was at `reference`, since it has chosen that address when it started.
 fn is_same_boot(kallsyms: &[u8], reference: Address, release: Option<&[u8]>) -> bool {
     let running = || kernel::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let is_reference =
+        |line: Line<'_>| line.address == reference.0 && matches!(line.name, b"_text" | b"_stext");
     release.is_none_or(|release| running().trim_ascii_end() == release)
-        && functions(kallsyms)
-            .any(|(address, _, name, _)| address == reference.0 && matches!(name, b"_text" | b"_stext"))
+        && functions(kallsyms).any(is_reference)
 }
 
 /// Returns the path of the copy in perf's build-id cache.
