@@ -6,7 +6,7 @@ use jitdump::history::{Builder, History, as_inherited, intersection};
 use jitdump::{Address, AddressRange, Time, printable};
 
 use crate::bytes::base_name;
-use crate::code::process::{MAX_GENERATIONS, SpaceId};
+use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
@@ -96,6 +96,20 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// Returns which address spaces are sampled, or have a copy that is.
+fn needed_spaces(processes: &Processes, is_sampled: impl Fn(SpaceId) -> bool) -> IndexedTable<SpaceId, bool> {
+    let mut is_needed: IndexedTable<SpaceId, bool> = processes.iter().map(|(id, _)| is_sampled(id)).collect();
+    let copies: Vec<(SpaceId, SpaceId)> = processes
+        .iter()
+        .filter_map(|(id, space)| Some((id, space.parent?.0)))
+        .collect();
+    // A process comes after the one that it was copied from.
+    for (copy, original) in copies.into_iter().rev() {
+        is_needed[original] |= is_needed[copy];
+    }
+    is_needed
+}
+
 impl Modules {
     /// Reads the maps of a profile's processes, as far as `is_sampled` or a process copied from them is. `kernel_maps` are
     /// those of the kernel.
@@ -108,16 +122,7 @@ impl Modules {
         let mut numbers = Numbers::default();
         let listed = profile.build_ids();
         numbers.build_ids = listed.map(|entry| (entry.name, entry.build_id)).collect();
-        let mut is_needed: IndexedTable<SpaceId, bool> =
-            processes.iter().map(|(id, _)| is_sampled(id)).collect();
-        // A process comes after the one that it was copied from.
-        let copies: Vec<(SpaceId, SpaceId)> = processes
-            .iter()
-            .filter_map(|(id, space)| Some((id, space.parent?.0)))
-            .collect();
-        for (copy, original) in copies.into_iter().rev() {
-            is_needed[original] |= is_needed[copy];
-        }
+        let is_needed = needed_spaces(processes, is_sampled);
         let mut spaces = IndexedTable::default();
         for (id, space) in processes.iter() {
             let mut maps = Builder::default();
@@ -135,6 +140,7 @@ impl Modules {
                 };
                 maps.put(map.range, map.time, mapped);
             }
+            // Of those that are not needed, it is known that they have maps, but not which.
             spaces.push(SpaceModules {
                 maps: (!space.maps.is_empty()).then(|| maps.finish()),
                 parent: space.parent,

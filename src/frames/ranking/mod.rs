@@ -211,57 +211,25 @@ pub struct Ranking {
 impl Ranking {
     /// Ranks the samples of an event.
     pub fn of(tables: &Tables, counts: &SamplesByStack, event: u32, by: By) -> Self {
-        let mut groups = RowGroups::of(tables, by);
+        let groups = RowGroups::of(tables, by);
         let mut kinds: BTreeMap<Kind, Weight> = BTreeMap::new();
         let mut all = Weight::default();
-        // The stack in which a row was seen last, so that it counts once for each.
-        let mut seen: IndexedTable<RowIndex, u64> = groups.rows.map(|_| 0);
+        let mut counted = CountedRows {
+            tables,
+            seen: groups.rows.map(|_| 0),
+            groups,
+        };
         for (number, samples) in (1..).zip(counts.of_event(event)) {
-            let StackSamples {
-                stack,
-                thread,
-                weight,
-                ..
-            } = samples;
-            all.add(weight);
-            let kind = tables.kind(stack, thread);
-            kinds.entry(kind).or_default().add(weight);
-            if let Some(row) = groups.of_sample(kind, thread) {
-                let row = &mut groups.rows[row];
-                for part in [&mut row.own, &mut row.total, &mut row.charged] {
-                    part.add(weight);
-                }
-                continue;
-            }
-            let mut frames = tables.frame_indices(stack);
-            let leaf = frames.next();
-            if let Some(row) = leaf.and_then(|leaf| groups.innermost(leaf)) {
-                groups.rows[row].own.add(weight);
-            }
-            let mut charged = None;
-            for frame in leaf.into_iter().chain(frames) {
-                if charged.is_none() && tables.frames[frame].kind == Kind::Language {
-                    charged = groups.innermost(frame);
-                }
-                for row in groups.of_frame(frame) {
-                    if std::mem::replace(&mut seen[row], number) != number {
-                        groups.rows[row].total.add(weight);
-                    }
-                }
-            }
-            let without_language = || {
-                leaf.filter(|_| kind == Kind::Native)
-                    .and_then(|leaf| groups.innermost(leaf))
-            };
-            if let Some(row) = charged.or_else(without_language) {
-                groups.rows[row].charged.add(weight);
+            all.add(samples.weight);
+            let kind = tables.kind(samples.stack, samples.thread);
+            kinds.entry(kind).or_default().add(samples.weight);
+            match counted.groups.of_sample(kind, samples.thread) {
+                Some(row) => counted.add_to_row(row, samples.weight),
+                None => counted.add_to_frames(number, &samples, kind),
             }
         }
-        let mut rows: Vec<RankedRow> = groups
-            .rows
-            .into_iter()
-            .filter(|row| row.total.samples > 0)
-            .collect();
+        let rows = counted.groups.rows.into_iter();
+        let mut rows: Vec<RankedRow> = rows.filter(|row| row.total.samples > 0).collect();
         sort(&mut rows, by, tables);
         Self {
             all,
@@ -270,6 +238,52 @@ impl Ranking {
                 .map(|(kind, samples)| KindRow { kind, samples })
                 .collect(),
             rows,
+        }
+    }
+}
+
+/// The rows, while samples are added to them.
+struct CountedRows<'t> {
+    tables: &'t Tables,
+    groups: RowGroups,
+    /// Number of the stack in which a row was seen last, from 1, so that it counts once for each.
+    seen: IndexedTable<RowIndex, u64>,
+}
+
+impl CountedRows<'_> {
+    /// Adds samples of which all are in one row, as those of a thread.
+    fn add_to_row(&mut self, row: RowIndex, weight: Weight) {
+        let row = &mut self.groups.rows[row];
+        for part in [&mut row.own, &mut row.total, &mut row.charged] {
+            part.add(weight);
+        }
+    }
+
+    /// Adds samples to the rows of their frames: the innermost frame has its own samples, each one of the stack has them in its
+    /// total, and the innermost one of the language is charged with them, or else the innermost of all in native code.
+    fn add_to_frames(&mut self, stack_number: u64, samples: &StackSamples, kind: Kind) {
+        let Self { tables, groups, seen } = self;
+        let weight = samples.weight;
+        let mut frames = tables.frame_indices(samples.stack);
+        let leaf = frames.next();
+        let row_of_leaf = leaf.and_then(|leaf| groups.innermost(leaf));
+        if let Some(row) = row_of_leaf {
+            groups.rows[row].own.add(weight);
+        }
+        let mut charged = None;
+        for frame in leaf.into_iter().chain(frames) {
+            if charged.is_none() && tables.frames[frame].kind == Kind::Language {
+                charged = groups.innermost(frame);
+            }
+            for row in groups.of_frame(frame) {
+                if std::mem::replace(&mut seen[row], stack_number) != stack_number {
+                    groups.rows[row].total.add(weight);
+                }
+            }
+        }
+        let without_language = row_of_leaf.filter(|_| kind == Kind::Native);
+        if let Some(row) = charged.or(without_language) {
+            groups.rows[row].charged.add(weight);
         }
     }
 }
