@@ -81,6 +81,14 @@ pub struct ScriptFiles {
     left_out: u64,
 }
 
+/// A file that may be a script.
+struct OpenScript<'k> {
+    /// The path that functions name.
+    path: &'k [u8],
+    /// The file. The thread that scans it takes it.
+    file: Mutex<Option<OpenFile>>,
+}
+
 /// A script on this machine.
 #[derive(Debug)]
 struct FoundScript {
@@ -117,53 +125,67 @@ impl ScriptFiles {
     ) -> Self {
         let named = NamedScripts::of(all);
         let mut room = ROOM;
-        let (mut private, mut left_out) = (0u64, 0u64);
-        let mut others = Vec::new();
-        let mut scripts: HashMap<Vec<u8>, FoundScript> = HashMap::default();
+        let mut found = Self::default();
         for paths in named.paths.chunks(OPEN_AT_ONCE) {
-            let mut jobs = Vec::new();
-            for &path in paths {
-                let Some(NamedScript { namers, .. }) = named.by_path.get(path) else {
-                    continue;
-                };
-                let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
-                for file in files.open(path).ok().into_iter().chain(compiled) {
-                    if !files.is_named(path) && !namers.may_read(&file) {
-                        private = private.saturating_add(1);
-                    } else if room.take(file.size()) {
-                        jobs.push((path, Mutex::new(Some(file))));
-                    } else {
-                        left_out = left_out.saturating_add(1);
-                    }
+            let opened = found.open(paths, &named, files, &mut room);
+            found.scan(&opened, &named);
+        }
+        found
+    }
+
+    /// Opens the files that may be scripts, as far as there is room for them, and counts those that are not opened.
+    fn open<'k>(
+        &mut self,
+        paths: &[&'k [u8]],
+        named: &NamedScripts<'k>,
+        files: &SourceFiles<'_>,
+        room: &mut OpenFileRoom,
+    ) -> Vec<OpenScript<'k>> {
+        let mut opened = Vec::new();
+        for &path in paths {
+            let Some(NamedScript { namers, .. }) = named.by_path.get(path) else {
+                continue;
+            };
+            let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
+            // Most scripts are not on this machine, which is no error.
+            for file in files.open(path).ok().into_iter().chain(compiled) {
+                if !files.is_named(path) && !namers.may_read(&file) {
+                    self.private = self.private.saturating_add(1);
+                } else if room.take(file.size()) {
+                    let file = Mutex::new(Some(file));
+                    opened.push(OpenScript { path, file });
+                } else {
+                    self.left_out = self.left_out.saturating_add(1);
                 }
             }
-            let read = threads::map(&jobs, |(path, file)| {
-                let file = file.lock().ok()?.take()?;
-                let NamedScript { starts, namers } = named.by_path.get(path)?;
-                let (found, script) = scan(file, starts)?;
-                Some(FoundScript {
-                    script,
-                    found,
-                    namers: namers.clone(),
-                })
-            });
-            for ((path, _), script) in jobs.iter().zip(read) {
-                let Some(script) = script else { continue };
-                if scripts.get(*path).is_none_or(|best| script.found > best.found) {
-                    scripts.insert(path.to_vec(), script);
-                }
+        }
+        opened
+    }
+
+    /// Scans files, and closes them. Of those of one path, adds the one in which most functions start where V8 has found them, or
+    /// the path to the `others` if there are none in any.
+    fn scan(&mut self, opened: &[OpenScript<'_>], named: &NamedScripts<'_>) {
+        let scanned = threads::map(opened, |OpenScript { path, file }| {
+            let file = file.lock().ok()?.take()?;
+            let NamedScript { starts, namers } = named.by_path.get(path)?;
+            let (found, script) = scan(file, starts)?;
+            Some(FoundScript {
+                script,
+                found,
+                namers: namers.clone(),
+            })
+        });
+        for (OpenScript { path, .. }, script) in opened.iter().zip(scanned) {
+            let Some(script) = script else { continue };
+            let best = self.scripts.get(*path);
+            if best.is_none_or(|best| script.found > best.found) {
+                self.scripts.insert(path.to_vec(), script);
             }
-            let mut with_file: Vec<&[u8]> = jobs.iter().map(|(path, _)| *path).collect();
-            with_file.dedup();
-            with_file.retain(|path| !scripts.contains_key(*path));
-            others.extend(with_file.into_iter().map(<[u8]>::to_vec));
         }
-        Self {
-            scripts,
-            others,
-            private,
-            left_out,
-        }
+        let mut without_script: Vec<&[u8]> = opened.iter().map(|opened| opened.path).collect();
+        without_script.dedup();
+        without_script.retain(|path| !self.scripts.contains_key(*path));
+        self.others.extend(without_script.into_iter().map(<[u8]>::to_vec));
     }
 
     /// Returns the scripts by path.

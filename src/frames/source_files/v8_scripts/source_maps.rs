@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use base64ct::{Base64, Encoding};
 use jitdump::printable;
+use jitdump::v8::Script;
 use jitdump::v8::original_lines;
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
@@ -48,7 +49,41 @@ enum MapLocation {
     Elsewhere,
 }
 
+/// A map that was read.
+struct UnparsedMap<'s> {
+    /// Path of the script.
+    path: &'s [u8],
+    script: &'s Script<'s>,
+    /// The map in JSON. The thread that parses it takes it, which frees memory early.
+    bytes: Mutex<Vec<u8>>,
+    /// Folder that its sources are relative to.
+    folder: Vec<u8>,
+}
+
+impl UnparsedMap<'_> {
+    /// Parses the map; fails if it is invalid, or of another text than the script's.
+    fn parse(&self) -> Result<SourceMap, MapError> {
+        let bytes = self.bytes.lock().map(|mut bytes| std::mem::take(&mut *bytes));
+        // Without them, because another thread has panicked, it is invalid.
+        let map = SourceMap::parse(bytes.unwrap_or_default())?;
+        map.check(self.script.text())?;
+        Ok(map)
+    }
+}
+
 impl MapLocation {
+    /// Finds the map of a script; `None` if neither the user nor the script names one. A map that the user named is that of
+    /// the script with its name, such as index.js, but of only one of several: unless the script `is_only`, its own is preferred.
+    fn of(path: &[u8], script: &Script<'_>, is_only: bool, files: &SourceFiles<'_>) -> Option<Self> {
+        let own = || mapping_url(script.text().bytes()).map(locate);
+        let Some((named, file)) = named_map(&files.options.source_maps.paths, path) else {
+            return own();
+        };
+        let own = if is_only { None } else { own() };
+        let own = own.filter(|own| own.is_own(path, files));
+        Some(own.unwrap_or(Self::Named(named, file)))
+    }
+
     /// Whether it is a map of the script's own.
     fn is_own(&self, script: &[u8], files: &SourceFiles<'_>) -> bool {
         match self {
@@ -90,37 +125,28 @@ impl SourceMapFiles {
             *of_name.entry(base_name(path)).or_default() += 1;
         }
         let mut room = ROOM;
-        let mut jobs = Vec::new();
+        let mut unparsed = Vec::new();
         for (path, script) in by_path {
-            let own = || mapping_url(script.text().bytes()).map(locate);
-            let location = match named_map(&options.source_maps.paths, path) {
-                Some((named, file)) => {
-                    // It is the map of only one of the scripts with its name, such as index.js.
-                    let is_only = of_name.get(base_name(path)) == Some(&1);
-                    let own = if is_only { None } else { own() };
-                    own.filter(|own| own.is_own(path, files))
-                        .unwrap_or(MapLocation::Named(named, file))
-                }
-                None => match own() {
-                    Some(own) => own,
-                    None => continue,
-                },
+            let is_only = of_name.get(base_name(path)) == Some(&1);
+            let Some(location) = MapLocation::of(path, script, is_only, files) else {
+                continue;
             };
             let folder = location.folder(path);
             match read(location, path, scripts.namers(path), files, &mut room) {
-                Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
+                Ok(bytes) => unparsed.push(UnparsedMap {
+                    path,
+                    script,
+                    bytes: Mutex::new(bytes),
+                    folder,
+                }),
                 Err(issue) => all
                     .diagnostics
                     .push(Diagnostic::new(issue).in_file_called(printable(path))),
             }
         }
-        let parsed = threads::map(&jobs, |(_, script, bytes, _)| {
-            let bytes = bytes.lock().map(|mut bytes| std::mem::take(&mut *bytes));
-            let map = SourceMap::parse(bytes.unwrap_or_default())?;
-            map.check(script.text())?;
-            Ok::<SourceMap, MapError>(map)
-        });
-        for ((path, _, _, folder), map) in jobs.iter().zip(parsed) {
+        for (UnparsedMap { path, folder, .. }, map) in
+            unparsed.iter().zip(threads::map(&unparsed, UnparsedMap::parse))
+        {
             match map {
                 Ok(map) => {
                     all.maps.insert(path.to_vec(), MappedScript::new(map, folder));
