@@ -73,7 +73,19 @@ impl SampleRows {
             stack,
         };
         self.rows.push((record.offset, row));
-        let LossCounts { losses, full_chains } = self.counts.entry(taken.event).or_default();
+        let counts = self.counts.entry(taken.event).or_default();
+        let max_stack = attr.and_then(|attr| attr.max_stack);
+        Self::count_losses(counts, &located.content, taken, max_stack);
+    }
+
+    /// Counts a sample, and what is missing of it. `max_stack` is the length to which its event limits call chains.
+    fn count_losses(
+        counts: &mut LossCounts,
+        SampleRecord { sample, .. }: &SampleRecord<'_>,
+        taken: &TakenSample,
+        max_stack: Option<usize>,
+    ) {
+        let LossCounts { losses, full_chains } = counts;
         losses.samples += 1;
         if sample.ip.is_some()
             && let Some(FrameAddress { code, .. }) = taken.place
@@ -94,7 +106,8 @@ impl SampleRows {
         }
         let entries = sample.callchain.count();
         losses.truncated += u64::from(sample.is_truncated);
-        match attr.and_then(|attr| attr.max_stack) {
+        match max_stack {
+            // Entries that are no addresses do not count. They are looked for only in chains that may be full.
             Some(most) => {
                 losses.cut += u64::from(entries >= most && sample.chain_addresses().count() >= most);
             }
@@ -106,6 +119,12 @@ impl SampleRows {
         let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
         losses.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));
     }
+}
+
+/// The samples of a part, and its threads in the whole profile.
+struct PartRows {
+    rows: Vec<(u64, Sample)>,
+    threads: IndexedTable<ThreadIndex, ThreadIndex>,
 }
 
 /// All samples so far.
@@ -153,6 +172,13 @@ impl Collected {
         self.pass_on(walks.map(SampleWalk::take).collect(), consumer);
     }
 
+    /// Returns the node for a sample whose stack has no room, and counts it. Without the address, there are only as many as
+    /// functions.
+    fn node_without_callers(&mut self, event: u32, leaf: FrameAddress) -> Option<NodeIndex> {
+        self.counts.entry(event).or_default().losses.without_callers += 1;
+        self.tree.root(FrameAddress { offset: 0, ..leaf })
+    }
+
     /// Gives the samples of all parts to a consumer, with stacks and threads numbered in file order.
     fn pass_on(&mut self, all: Vec<SampleRows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
         // Threads have numbers in file order, whichever part has them first.
@@ -168,31 +194,26 @@ impl Collected {
                 self.counts.entry(event).or_default().merge(counts);
             }
             let threads = part.threads.iter().map(|&(_, key)| self.threads.of(key));
-            let threads: IndexedTable<ThreadIndex, ThreadIndex> = threads.collect();
-            parts.push((part.rows, threads));
+            parts.push(PartRows {
+                threads: threads.collect(),
+                rows: part.rows,
+            });
             trees.push(part.tree);
         }
-        let here = self.tree.merge(&trees);
-        let rows = merged(parts.iter().map(|(rows, _)| rows.iter()), |&&(offset, _)| offset);
+        let positions = self.tree.merge(&trees);
+        let rows = merged(parts.iter().map(|part| part.rows.iter()), |&&(offset, _)| offset);
         for (part, &(_, sample)) in rows {
-            let (Some((_, threads)), Some(here), Some(tree)) =
-                (parts.get(part), here.get(part), trees.get(part))
+            let (Some(PartRows { threads, .. }), Some(positions), Some(tree)) =
+                (parts.get(part), positions.get(part), trees.get(part))
             else {
                 continue;
             };
             let thread = threads[sample.thread];
             let node = sample.stack.map(|StackIndex(node)| NodeIndex(node));
-            let stack = node.and_then(|node| match here[node] {
+            let stack = node.and_then(|node| match positions[node] {
                 StackPosition::Node(found) => Some(found),
                 StackPosition::Outside | StackPosition::NoRoom => {
-                    self.counts
-                        .entry(sample.event)
-                        .or_default()
-                        .losses
-                        .without_callers += 1;
-                    // Without the address, there are only as many as functions.
-                    let FrameAddress { code, .. } = tree.frame(node);
-                    self.tree.root(FrameAddress { code, offset: 0 })
+                    self.node_without_callers(sample.event, tree.frame(node))
                 }
             });
             if stack.is_some_and(|stack| self.has_unknown_caller(stack)) {

@@ -2,6 +2,7 @@
 
 use jitdump::{Time, printable};
 
+use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
@@ -126,7 +127,6 @@ fn recorded_names<'p>(
 
 /// Adds the threads of samples.
 pub fn add(tables: &mut Tables, threads: IndexedTable<ThreadIndex, ThreadKey>, indexed: &IndexedProfile<'_>) {
-    let processes = &indexed.index.processes;
     let mut starts = starts_of_threads(indexed);
     let needed = needed_threads(&threads, &starts);
     starts.retain(|start| needed.contains(&start.thread));
@@ -136,35 +136,69 @@ pub fn add(tables: &mut Tables, threads: IndexedTable<ThreadIndex, ThreadKey>, i
     } = recorded_names(indexed, &needed);
     let cut = (cut > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(cut));
     tables.diagnostics.extend(cut);
-    let first_names = first_names(&starts, &names);
-    let of = |pid: Option<Pid>, tid: Option<Tid>| {
-        let found = pid.zip(tid).and_then(|key| names.get(&key));
-        found.map_or(&[][..], |names| names)
+    let names = ThreadNames {
+        first: first_names(&starts, &names),
+        recorded: names,
+        processes: &indexed.index.processes,
     };
-    let of_process = |pid: Pid| of(Some(pid), Some(Tid(pid.0)));
     for (pid, tid) in threads {
-        // A thread has the name of the one that started it, until it gets its own, and so has a process.
-        let own = pid.and_then(|pid| of_process(pid).last()).map(|&(_, name)| name);
-        let given = || first_names.get(&(pid?, Tid(pid?.0))).copied();
-        let process = own.or_else(given).or_else(|| {
-            let (_, space) = processes.spaces_of(pid?).next()?;
-            let mut starters = processes.starters(space.pid).map(of_process);
-            let names = starters.find(|names| !names.is_empty())?;
-            let then = names.iter().rfind(|(time, _)| *time <= space.since);
-            then.or(names.first()).map(|&(_, name)| name)
-        });
-        let own = of(pid, tid).iter();
-        let mut names: Vec<(Time, String)> = own.map(|&(time, name)| (time, printable(name))).collect();
-        if names.is_empty()
-            && let Some(name) = pid.zip(tid).and_then(|key| first_names.get(&key))
-        {
-            names.push((Time(0), printable(name)));
-        }
         tables.threads.push(Thread {
             pid,
             tid,
-            names,
-            process_name: process.map_or_else(String::new, printable),
+            names: names.of_thread(pid.zip(tid)),
+            process_name: pid
+                .and_then(|pid| names.of_process(pid))
+                .map_or_else(String::new, printable),
         });
+    }
+}
+
+/// The names of threads and processes. A thread has the name of the one that started it, until it gets its own, and so has a
+/// process.
+struct ThreadNames<'a> {
+    recorded: HashMap<(Pid, Tid), Names<'a>>,
+    /// Names that threads had when they were started.
+    first: HashMap<(Pid, Tid), &'a [u8]>,
+    processes: &'a Processes,
+}
+
+impl<'a> ThreadNames<'a> {
+    /// Returns the names of a thread over time; none if its IDs or its names are unknown.
+    fn of_thread(&self, ids: Option<(Pid, Tid)>) -> Vec<(Time, String)> {
+        let Some(ids) = ids else {
+            return Vec::new();
+        };
+        let own = self.recorded.get(&ids).into_iter().flatten();
+        let mut names: Vec<(Time, String)> = own.map(|&(time, name)| (time, printable(name))).collect();
+        if names.is_empty()
+            && let Some(name) = self.first.get(&ids)
+        {
+            names.push((Time(0), printable(name)));
+        }
+        names
+    }
+
+    /// Returns the last name of a process.
+    fn of_process(&self, pid: Pid) -> Option<&'a [u8]> {
+        let own = self.names_of_first_thread(pid).last();
+        own.map(|&(_, name)| name)
+            .or_else(|| self.first.get(&(pid, Tid(pid.0))).copied())
+            .or_else(|| self.of_starter(pid))
+    }
+
+    /// Returns the name that the process that started another one had then.
+    fn of_starter(&self, pid: Pid) -> Option<&'a [u8]> {
+        let (_, space) = self.processes.spaces_of(pid).next()?;
+        let starters = self.processes.starters(space.pid);
+        let mut names = starters.map(|starter| self.names_of_first_thread(starter));
+        let names = names.find(|names| !names.is_empty())?;
+        let then = names.iter().rfind(|(time, _)| *time <= space.since);
+        then.or(names.first()).map(|&(_, name)| name)
+    }
+
+    /// Returns the recorded names of the first thread of a process, in the order of time.
+    fn names_of_first_thread(&self, pid: Pid) -> &[(Time, &'a [u8])] {
+        let found = self.recorded.get(&(pid, Tid(pid.0)));
+        found.map_or(&[][..], Vec::as_slice)
     }
 }
