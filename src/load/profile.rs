@@ -17,16 +17,7 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `data` keeps.
 pub fn read<'a>(input: &'a InputFiles, data: &'a RecordingData) -> Result<IndexedProfile<'a>, Diagnostic> {
     let path = input.main.path();
-    if input.main.is_empty() {
-        let empty = Diagnostic::new(Issue::EmptyFile).in_file(path);
-        return Err(empty.with_remedy(RECORD_AGAIN));
-    }
-    if let MainFile::Whole(file) = &input.main
-        && let Some(format) = CompressionFormat::detect(file)
-    {
-        let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
-        return Err(packed.with("program", format.program()));
-    }
+    refuse_no_profile(&input.main)?;
     let index = |file| {
         let profile = Profile::of(file).map_err(|error| error.in_file(path))?;
         Ok::<_, Diagnostic>(IndexedProfile::new(profile, marker::dump_path))
@@ -45,29 +36,53 @@ pub fn read<'a>(input: &'a InputFiles, data: &'a RecordingData) -> Result<Indexe
         recorded = index(ProfileBytes::from(&keep(&data.whole, whole)[..]))?;
     }
     if recorded.index.has_compressed || is_damaged(&recorded.index) || !input.parts.is_empty() {
-        let expanded = keep(&data.expanded, input.expand(&recorded.profile)?);
-        let mut profile = recorded
-            .profile
-            .with_records(ProfileBytes::of_file(&expanded.file));
-        recorded = IndexedProfile::new(profile.clone(), marker::dump_path);
-        if recorded.index.needs_memory {
-            let whole = expanded.file.read_whole().map_err(temp_file_error)?;
-            let whole = keep(&data.whole_expanded, whole);
-            profile = profile.with_records(ProfileBytes::from(&whole[..]));
-            recorded = IndexedProfile::new(profile, marker::dump_path);
-        }
+        recorded = expanded(input, recorded, data)?;
     }
+    // Compressed records may be damaged, too.
     if is_damaged(&recorded.index) {
         let repaired = keep(&data.repaired, input.repair(&recorded.profile)?);
-        let profile = recorded
-            .profile
-            .with_records(ProfileBytes::of_file(&repaired.file));
-        recorded = IndexedProfile::new(profile, marker::dump_path);
+        recorded = with_records(recorded, ProfileBytes::of_file(&repaired.file));
     }
     if is_remapped(&recorded.index.processes) {
         return Err(Diagnostic::new(Issue::ProfileRemapped).in_file(path));
     }
     Ok(recorded)
+}
+
+/// Fails if a file is empty, or compressed by another program.
+fn refuse_no_profile(main: &MainFile) -> Result<(), Diagnostic> {
+    if main.is_empty() {
+        let empty = Diagnostic::new(Issue::EmptyFile).in_file(main.path());
+        return Err(empty.with_remedy(RECORD_AGAIN));
+    }
+    if let MainFile::Whole(file) = main
+        && let Some(format) = CompressionFormat::detect(file)
+    {
+        let packed = Diagnostic::new(Issue::ProfilePacked).in_file(main.path());
+        return Err(packed.with("program", format.program()));
+    }
+    Ok(())
+}
+
+/// Decompresses, merges and repairs the records of all files. The new ones are read whole if they have to be in memory.
+fn expanded<'a>(
+    input: &InputFiles,
+    recorded: IndexedProfile<'a>,
+    data: &'a RecordingData,
+) -> Result<IndexedProfile<'a>, Diagnostic> {
+    let expanded = keep(&data.expanded, input.expand(&recorded.profile)?);
+    let recorded = with_records(recorded, ProfileBytes::of_file(&expanded.file));
+    if !recorded.index.needs_memory {
+        return Ok(recorded);
+    }
+    let whole = expanded.file.read_whole().map_err(temp_file_error)?;
+    let whole = keep(&data.whole_expanded, whole);
+    Ok(with_records(recorded, ProfileBytes::from(&whole[..])))
+}
+
+/// Indexes a profile again, with other records.
+fn with_records<'a>(recorded: IndexedProfile<'a>, records: ProfileBytes<'a>) -> IndexedProfile<'a> {
+    IndexedProfile::new(recorded.profile.with_records(records), marker::dump_path)
 }
 
 /// Whether there are records that readers reject, or that make them lose the boundaries of records.

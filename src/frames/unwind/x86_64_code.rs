@@ -76,6 +76,31 @@ impl Reached {
     }
 }
 
+/// What is known at the targets of jumps, which are all ahead, by their offsets.
+#[derive(Debug, Default)]
+struct JumpTargets(BTreeMap<usize, Reached>);
+
+impl JumpTargets {
+    /// Adds another way to a target.
+    fn add(&mut self, target: usize, way: Reached) {
+        let known = self.0.entry(target).or_insert(way);
+        *known = known.joined(way);
+    }
+
+    /// Takes what is known at an offset, and drops the targets before it: data looks like jumps into the middle of instructions.
+    fn take(&mut self, at: usize) -> Option<Reached> {
+        while let Some(target) = self.0.first_entry().filter(|target| *target.key() < at) {
+            target.remove();
+        }
+        self.0.remove(&at)
+    }
+
+    /// Returns the offset of the first one.
+    fn first(&self) -> Option<usize> {
+        self.0.first_key_value().map(|(&target, _)| target)
+    }
+}
+
 /// Finds out what a function has on top of the stack. `setup_call` is the offset of a call that sets up the frame of its caller.
 pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
     let decoded = code.get(..MAX_SIZE).unwrap_or(code);
@@ -83,26 +108,21 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
     found.preserved = PRESERVED;
     let mut decoder = Decoder::new(64, decoded, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    // What is known at the targets of jumps.
-    let mut targets: BTreeMap<usize, Reached> = BTreeMap::new();
+    let mut targets = JumpTargets::default();
     let mut next = Some(Reached {
         state: CALLED,
         is_certain: true,
     });
     while decoder.can_decode() {
         let at = decoder.position();
-        // Data looks like jumps into the middle of instructions.
-        while let Some(target) = targets.first_entry().filter(|target| *target.key() < at) {
-            target.remove();
-        }
-        let target = targets.first_key_value().map(|(&target, _)| target);
-        let reached = match (next, targets.remove(&at)) {
+        let reached = match (next, targets.take(at)) {
             (Some(one), Some(other)) => one.joined(other),
             (Some(reached), None) | (None, Some(reached)) => reached,
+            // No way leads here, so what follows may be data up to the next target.
             (None, None) => {
                 found.push(at, None);
                 found.preserved = 0;
-                let Some(Ok(())) = target.map(|target| decoder.set_position(target)) else {
+                let Some(Ok(())) = targets.first().map(|target| decoder.set_position(target)) else {
                     break;
                 };
                 // Then targets of jumps are offsets.
@@ -129,13 +149,13 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
             instruction.op0_kind() == OpKind::NearBranch64 && instruction.mnemonic() != Mnemonic::Call;
         let target = usize::try_from(instruction.near_branch64()).ok();
         if let Some(target) = target.filter(|&target| is_jump && target > at && target < decoded.len()) {
-            let other = targets.entry(target).or_insert(after);
-            *other = other.joined(after);
+            targets.add(target, after);
         }
         let likely = |state| Reached {
             state,
             is_certain: false,
         };
+        // Behind a jump is often the body of a loop, or another case of a switch; behind a return, a rare path.
         next = if !ends_path(&instruction) {
             Some(after)
         } else if is_jump {
