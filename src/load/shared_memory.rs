@@ -19,12 +19,21 @@ const MAX_RANGES: usize = 1 << 20;
 /// Shared memory of processes, and the address spaces that have it.
 #[derive(Debug, Default)]
 pub struct SharedMemory {
-    /// For each address space, the index of the memory at its addresses, and the time since which it is mapped.
-    of_spaces: HashMap<SpaceId, RangeMap<(Time, usize)>>,
+    /// The memory at the addresses of each address space.
+    of_spaces: HashMap<SpaceId, RangeMap<SharedMap>>,
     /// The sampled address spaces that have each memory, in ascending order.
     sharers: Vec<Vec<SpaceId>>,
     /// Whether address spaces were left out, because there are too many.
     pub is_incomplete: bool,
+}
+
+/// Shared memory that an address space has mapped.
+#[derive(Clone, Copy, Debug)]
+struct SharedMap {
+    /// Since when it is mapped.
+    since: Time,
+    /// Index of the memory.
+    memory: usize,
 }
 
 /// What identifies the memory of a map: its file without a name, and the address of the first byte of that file.
@@ -62,54 +71,62 @@ impl SharedMemory {
                 continue;
             }
             let inherited = space.parent.and_then(|parent| shared.inherited(parent));
-            let mut memory = inherited.unwrap_or_default();
+            let mut mapped = inherited.unwrap_or_default();
             for map in &space.maps {
                 if !map.is_shared || !map.backing.is_jit_memory() {
-                    memory.remove(map.range);
+                    mapped.remove(map.range);
                     continue;
                 }
+                // Memory without an ID is another one each time.
                 let next = shared.sharers.len();
-                let index = id_of(map).map_or(next, |id| *known.entry(id).or_insert(next));
-                if index == next {
+                let memory = id_of(map).map_or(next, |id| *known.entry(id).or_insert(next));
+                if memory == next {
                     shared.sharers.push(Vec::new());
                 }
                 // Memory whose rights change is mapped again.
                 let mut since = map.time;
-                memory.remove_with(map.range, |_, (time, before)| {
-                    if before == index {
-                        since = since.min(time);
+                mapped.remove_with(map.range, |_, before| {
+                    if before.memory == memory {
+                        since = since.min(before.since);
                     }
                 });
-                memory.insert(map.range, (since, index));
+                mapped.insert(map.range, SharedMap { since, memory });
             }
             // Copying takes time, even if the process maps something else there.
-            let Some(left) = room.checked_sub(memory.piece_count().max(copied)) else {
+            let Some(left) = room.checked_sub(mapped.piece_count().max(copied)) else {
                 shared.is_incomplete = true;
                 continue;
             };
             room = left;
-            if memory.is_empty() {
+            if mapped.is_empty() {
                 continue;
             }
-            let indices = memory.iter().map(|(_, (_, index))| index);
-            for index in indices.filter(|_| is_sampled(id)) {
-                let sharers = shared.sharers.get_mut(index);
-                let sharers = sharers.filter(|sharers| sharers.last() != Some(&id));
-                sharers.into_iter().for_each(|sharers| sharers.push(id));
+            if is_sampled(id) {
+                shared.add_sharer(id, &mapped);
             }
-            shared.of_spaces.insert(id, memory);
+            shared.of_spaces.insert(id, mapped);
         }
         shared
     }
 
-    /// Returns the memory that a process has from the address space that it was forked from.
-    fn inherited(&self, (parent, forked): (SpaceId, Time)) -> Option<RangeMap<(Time, usize)>> {
-        let mut memory = RangeMap::default();
-        let before = self.of_spaces.get(&parent)?.iter();
-        for (range, value) in before.filter(|(_, (since, _))| *since <= forked) {
-            memory.insert(range, value);
+    /// Adds an address space to those with the memory that it has mapped, once each. It must be the last one so far.
+    fn add_sharer(&mut self, space: SpaceId, mapped: &RangeMap<SharedMap>) {
+        for (_, map) in mapped.iter() {
+            let sharers = self.sharers.get_mut(map.memory);
+            if let Some(sharers) = sharers.filter(|sharers| sharers.last() != Some(&space)) {
+                sharers.push(space);
+            }
         }
-        Some(memory)
+    }
+
+    /// Returns the memory that a process has from the address space that it was forked from.
+    fn inherited(&self, (parent, forked): (SpaceId, Time)) -> Option<RangeMap<SharedMap>> {
+        let mut mapped = RangeMap::default();
+        let before = self.of_spaces.get(&parent)?.iter();
+        for (range, map) in before.filter(|(_, map)| map.since <= forked) {
+            mapped.insert(range, map);
+        }
+        Some(mapped)
     }
 
     /// Whether no process has any.
@@ -120,8 +137,8 @@ impl SharedMemory {
     /// Returns the sampled address spaces with the memory at an address of one of them, in ascending order; none if it is not
     /// shared.
     pub fn sharers(&self, space: SpaceId, address: Address) -> &[SpaceId] {
-        let found = self.of_spaces.get(&space).and_then(|memory| memory.get(address));
-        let sharers = found.and_then(|(_, index)| self.sharers.get(index));
+        let found = self.of_spaces.get(&space).and_then(|mapped| mapped.get(address));
+        let sharers = found.and_then(|map| self.sharers.get(map.memory));
         sharers.map_or(&[], Vec::as_slice)
     }
 }

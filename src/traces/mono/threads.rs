@@ -21,59 +21,77 @@ use crate::units::{Pid, Tid};
 pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet<MonoEvent>, HeapShots) {
     let mut heap_shots = HeapShotFinder::default();
     let mut kinds = BTreeSet::new();
-    let mut threads: Vec<LoggedThread<'a>> = Vec::new();
-    let mut last_made = None;
-    let mut current: HashMap<ThreadId, usize> = HashMap::default();
-    let mut ended: HashSet<ThreadId> = HashSet::default();
-    let mut reused: HashSet<ThreadId> = HashSet::default();
+    let mut last_kind = None;
+    let mut finder = ThreadFinder::default();
     for buffer in log.buffers() {
         for event in buffer.events() {
             heap_shots.add(buffer.thread, &event);
-            let (id, subject) = match event.kind {
-                // The writer thread logs the methods that all other threads compiled.
-                LogEventKind::Jit { .. } => continue,
-                LogEventKind::SampleHit { thread, .. } => (thread, None),
-                LogEventKind::Metadata {
-                    stage,
-                    subject: Metadata::Thread { thread, name },
-                } => (thread, Some((stage, name))),
-                _ => (buffer.thread, None),
-            };
-            let made = kind_of(&event.kind);
-            if last_made != made {
-                kinds.extend(made);
-                last_made = made;
-            }
-            // Events of a thread may follow its end in the log; a load event starts another thread with the same ID.
-            let begins = matches!(subject, Some((Stage::LoadStart | Stage::LoadEnd, _)));
-            if begins && ended.remove(&id) {
-                current.remove(&id);
-                reused.insert(id);
-            }
-            let index = *current.entry(id).or_insert(threads.len());
-            if index == threads.len() {
-                threads.push(LoggedThread {
-                    id: id.0,
-                    name: None,
-                    span: (event.time, event.time),
-                });
-            }
-            if let Some(thread) = threads.get_mut(index) {
-                let (first, last) = thread.span;
-                // Samples are in the buffers of another thread, so one of an earlier thread with the ID may follow.
-                let is_later = reused.contains(&id) && matches!(event.kind, LogEventKind::SampleHit { .. });
-                let first = if is_later { first } else { first.min(event.time) };
-                thread.span = (first, last.max(event.time));
-                if let Some((Stage::Name, name)) = subject {
-                    thread.name = Some((event.time, name));
-                }
-            }
-            if let Some((Stage::UnloadEnd, _)) = subject {
-                ended.insert(id);
+            finder.add(buffer.thread, &event);
+            // Most events are of the kind of the last one, which is in the set.
+            let kind = kind_of(&event.kind);
+            if last_kind != kind {
+                kinds.extend(kind);
+                last_kind = kind;
             }
         }
     }
-    (threads, kinds, heap_shots.finish())
+    (finder.threads, kinds, heap_shots.finish())
+}
+
+/// The threads of the events so far.
+#[derive(Default)]
+struct ThreadFinder<'a> {
+    threads: Vec<LoggedThread<'a>>,
+    /// Index of the last thread with each ID.
+    current: HashMap<ThreadId, usize>,
+    /// IDs whose last thread has ended.
+    ended: HashSet<ThreadId>,
+    /// IDs of several threads, one after the other.
+    reused: HashSet<ThreadId>,
+}
+
+impl<'a> ThreadFinder<'a> {
+    /// Adds an event in a buffer of a thread to the thread that it is about.
+    fn add(&mut self, writer: ThreadId, event: &LogEvent<'a>) {
+        let (id, subject) = match event.kind {
+            // The writer thread logs the methods that all other threads compiled.
+            LogEventKind::Jit { .. } => return,
+            LogEventKind::SampleHit { thread, .. } => (thread, None),
+            LogEventKind::Metadata {
+                stage,
+                subject: Metadata::Thread { thread, name },
+            } => (thread, Some((stage, name))),
+            _ => (writer, None),
+        };
+        // Events of a thread may follow its end in the log; a load event starts another thread with the same ID.
+        let begins = matches!(subject, Some((Stage::LoadStart | Stage::LoadEnd, _)));
+        if begins && self.ended.remove(&id) {
+            self.current.remove(&id);
+            self.reused.insert(id);
+        }
+        let next = self.threads.len();
+        let index = *self.current.entry(id).or_insert(next);
+        if index == next {
+            self.threads.push(LoggedThread {
+                id: id.0,
+                name: None,
+                span: (event.time, event.time),
+            });
+        }
+        if let Some(thread) = self.threads.get_mut(index) {
+            let (first, last) = thread.span;
+            // Samples are in the buffers of another thread, so one of an earlier thread with the ID may follow.
+            let is_later = self.reused.contains(&id) && matches!(event.kind, LogEventKind::SampleHit { .. });
+            let first = if is_later { first } else { first.min(event.time) };
+            thread.span = (first, last.max(event.time));
+            if let Some((Stage::Name, name)) = subject {
+                thread.name = Some((event.time, name));
+            }
+        }
+        if let Some((Stage::UnloadEnd, _)) = subject {
+            self.ended.insert(id);
+        }
+    }
 }
 
 /// Returns the kind of an event; `None` if it is not converted.

@@ -65,54 +65,79 @@ pub fn determine(
     let frequency = trace.header().frequency;
     let found = TickClock::calibrate(frequency, anchors.collect(), first_tick.unwrap_or_default());
     let is_wall_clock = found.speed == Speed::Epoch || frequency == NANOSECONDS;
-    let mut clock = TraceClock::Ticks(found.clock);
-    let mut id = match found.anchors {
+    let own_id = match found.anchors {
         0 if is_wall_clock => Some(CLOCK_REALTIME),
         0 => None,
         _ => Some(CLOCK_MONOTONIC),
     };
-    let mut warning = None;
-    let mut way = match found.anchors {
-        0 => "as they are",
-        _ => "related to CLOCK_MONOTONIC by each buffer",
+    let own = UsedClock {
+        clock: TraceClock::Ticks(found.clock),
+        way: match found.anchors {
+            0 => "as they are",
+            _ => "related to CLOCK_MONOTONIC by each buffer",
+        },
     };
-    let moved = |by: i128| TraceClock::Ticks(found.clock.with_offset(by));
-    if found.spread > MAX_SPREAD {
-        warning = Some(Issue::XrayClockSpread);
-    }
-    // Ticks that are CLOCK_REALTIME are nanoseconds already.
-    let wall = TickClock::calibrate(NANOSECONDS, Vec::new(), 0).clock;
-    if let Some(distance) = distance {
-        clock = moved(distance.into());
-        way = "moved by --clock-offset";
-    } else if let Some(profile) = profile {
-        let wall_clock = profile.data.filter(|_| is_wall_clock);
-        if profile.id.is_some() && profile.id == id {
-            // The times are on the profile's clock already.
-        } else if is_wall_clock && profile.id == Some(CLOCK_REALTIME) {
-            clock = TraceClock::Ticks(wall);
-            way = "as they are";
-        } else if let Some(data) = wall_clock {
-            let distance = i128::from(data.profile_clock).saturating_sub(data.wall_clock.into());
-            clock = TraceClock::Ticks(wall.with_offset(distance));
-            way = "related to the wall clock by the profile (CLOCK_DATA)";
-        } else if let (Some(conversion), None, false) = (profile.conversion, profile.id, is_wall_clock) {
-            clock = TraceClock::Cycles(conversion);
-            way = "converted by the profile (TIME_CONV)";
-        } else {
-            warning = Some(match found.anchors {
-                0 => Issue::XrayClockUnrelated,
-                _ => Issue::XrayClockMonotonic,
-            });
+    let mut warning = (found.spread > MAX_SPREAD).then_some(Issue::XrayClockSpread);
+    let (used, id) = match (distance, profile) {
+        (Some(distance), _) => {
+            let moved = UsedClock {
+                clock: TraceClock::Ticks(found.clock.with_offset(distance.into())),
+                way: "moved by --clock-offset",
+            };
+            (moved, own_id)
         }
-        id = profile.id;
-    }
+        // The times are on the profile's clock already.
+        (None, Some(profile)) if profile.id.is_some() && profile.id == own_id => (own, own_id),
+        (None, Some(profile)) => {
+            let related = related_by_profile(profile, is_wall_clock);
+            if related.is_none() {
+                warning = Some(match found.anchors {
+                    0 => Issue::XrayClockUnrelated,
+                    _ => Issue::XrayClockMonotonic,
+                });
+            }
+            (related.unwrap_or(own), profile.id)
+        }
+        (None, None) => (own, own_id),
+    };
     FoundClock {
-        clock,
+        clock: used.clock,
         id,
-        note: in_words(&found, is_wall_clock, way),
+        note: in_words(&found, is_wall_clock, used.way),
         warning,
     }
+}
+
+/// A conversion, and how the user is told of it.
+struct UsedClock {
+    clock: TraceClock,
+    way: &'static str,
+}
+
+/// Returns the conversion by what the profile knows of its own clock; `None` if that does not relate it to the trace's.
+fn related_by_profile(profile: &ProfileClock, is_wall_clock: bool) -> Option<UsedClock> {
+    // Ticks that are CLOCK_REALTIME are nanoseconds already.
+    let wall = TickClock::calibrate(NANOSECONDS, Vec::new(), 0).clock;
+    if is_wall_clock && profile.id == Some(CLOCK_REALTIME) {
+        return Some(UsedClock {
+            clock: TraceClock::Ticks(wall),
+            way: "as they are",
+        });
+    }
+    if is_wall_clock {
+        let data = profile.data?;
+        let distance = i128::from(data.profile_clock).saturating_sub(data.wall_clock.into());
+        return Some(UsedClock {
+            clock: TraceClock::Ticks(wall.with_offset(distance)),
+            way: "related to the wall clock by the profile (CLOCK_DATA)",
+        });
+    }
+    // A profile whose clock has an ID has no cycle counts.
+    let conversion = profile.conversion.filter(|_| profile.id.is_none())?;
+    Some(UsedClock {
+        clock: TraceClock::Cycles(conversion),
+        way: "converted by the profile (TIME_CONV)",
+    })
 }
 
 /// Describes what was found out about the clock of a trace; `way` is how it is used.

@@ -34,6 +34,38 @@ impl<'p> ProfileThreads<'p> {
         let owner = self.owners.get(&tid).copied();
         owner.or_else(|| self.processes.knows(own).then_some(own))
     }
+
+    /// Finds the process of a thread in the profile: `given` by the user, or `own` by the trace, or that of the thread ID, or else
+    /// the one with the ID `lowest`. Returns the process as an error if the profile does not have it.
+    fn find(
+        &self,
+        tid: Tid,
+        own: Option<u32>,
+        given: Option<u32>,
+        lowest: u32,
+    ) -> Result<TracedThread<'static>, Pid> {
+        let tid = match given {
+            // In a container, the first thread also has the ID of its process.
+            Some(given) if own == Some(tid.0) => Tid(given),
+            _ => tid,
+        };
+        let owner = self.owner(tid);
+        let pid = given.or(own).map(Pid).or(owner).unwrap_or(Pid(lowest));
+        if !self.processes.knows(pid) {
+            return Err(pid);
+        }
+        let tid = if owner.is_some_and(|owner| owner != pid) {
+            // A thread ID of a container may belong to another process outside of it.
+            Tid(tid.0 | FIRST_SYNTHETIC_TID)
+        } else {
+            tid
+        };
+        Ok(TracedThread {
+            thread: SyntheticThread { pid, tid },
+            is_introduced: owner == Some(pid),
+            name: None,
+        })
+    }
 }
 
 /// Returns the threads of a trace, in the order of [`TraceIndex::threads`], by the IDs of those in `known`, if there is a
@@ -48,35 +80,15 @@ pub fn threads(
     let numbers = index.threads().filter_map(|thread| positive(thread.thread));
     let lowest = numbers.min().unwrap_or(1);
     let find = |process: Option<i32>, tid: i32| {
-        let mut tid = Tid(positive(tid).unwrap_or(lowest));
-        let Some(known) = known else {
-            let pid = pid.or(process.and_then(positive)).unwrap_or(lowest);
-            let thread = SyntheticThread { pid: Pid(pid), tid };
-            return Ok(TracedThread {
-                thread,
-                is_introduced: false,
-                name: None,
-            });
-        };
+        let tid = Tid(positive(tid).unwrap_or(lowest));
         let own = process.and_then(positive);
-        if pid.is_some() && own == Some(tid.0) {
-            // In a container, the first thread also has the ID of its process.
-            tid = Tid(pid.unwrap_or(tid.0));
+        if let Some(known) = known {
+            return known.find(tid, own, pid, lowest);
         }
-        let given = pid.or(own).map(Pid);
-        let pid = given.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
-        if !known.processes.knows(pid) {
-            return Err(pid);
-        }
-        let owner = known.owner(tid);
-        if owner.is_some_and(|owner| owner != pid) {
-            // A thread ID of a container may belong to another process outside of it.
-            tid = Tid(tid.0 | FIRST_SYNTHETIC_TID);
-        }
-        let thread = SyntheticThread { pid, tid };
+        let pid = Pid(pid.or(own).unwrap_or(lowest));
         Ok(TracedThread {
-            thread,
-            is_introduced: owner == Some(pid),
+            thread: SyntheticThread { pid, tid },
+            is_introduced: false,
             name: None,
         })
     };
