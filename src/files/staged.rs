@@ -250,9 +250,9 @@ impl StagedFolder {
         }
     }
 
-    /// Moves all files of the directory into another one on the same file system: all of them or none. A file that exists
-    /// there is kept if it has the same bytes and other users cannot change it, and replaced otherwise. Returns the paths
-    /// of the files that did not exist.
+    /// Moves all files of the directory into another one on the same file system. A file that exists there is kept if it has
+    /// the same bytes and other users cannot change it, and replaced otherwise. Returns the paths of the files that did not
+    /// exist, which are removed again if one cannot be moved. Names are those of contents, so what was replaced may stay.
     pub fn move_files(self, paths: &[String], to: &Folder) -> Result<Vec<String>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
         let mut new: Vec<String> = Vec::new();
@@ -268,12 +268,7 @@ impl StagedFolder {
                 continue;
             }
             let staged = self.folder.at(path);
-            let moved =
-                shared_place(to, Path::new(path)).and_then(|target| match rename_new(&staged, &target) {
-                    Err(Errno::EXIST) if is_there(&staged, &target) => Ok(false),
-                    Err(Errno::EXIST) => replace(&staged, &target).map(|()| false),
-                    other => Ok(other.map(|()| true)?),
-                });
+            let moved = shared_place(to, Path::new(path)).and_then(|target| move_file(&staged, &target));
             match moved {
                 Ok(true) => new.push(path.clone()),
                 Ok(false) => {}
@@ -286,6 +281,15 @@ impl StagedFolder {
             }
         }
         Ok(new)
+    }
+}
+
+/// Moves a file, or keeps the one that is there, as in [`StagedFolder::move_files`]. Returns whether there was none.
+fn move_file(staged: &NameInFolder, target: &NameInFolder) -> io::Result<bool> {
+    match rename_new(staged, target) {
+        Err(Errno::EXIST) if is_there(staged, target) => Ok(false),
+        Err(Errno::EXIST) => replace(staged, target).map(|()| false),
+        other => Ok(other.map(|()| true)?),
     }
 }
 

@@ -118,6 +118,33 @@ impl Cursor<'_> {
     }
 }
 
+/// The runs of which some records were written, and some were not.
+#[derive(Default)]
+struct OpenRuns<'a> {
+    cursors: Vec<Cursor<'a>>,
+    /// Indices of cursors whose runs have ended.
+    free: Vec<usize>,
+    /// Indices of the other ones, that with the earliest next record first.
+    by_next: BinaryHeap<Reverse<(MergeKey, usize)>>,
+}
+
+impl<'a> OpenRuns<'a> {
+    /// Returns the key of the earliest record.
+    fn earliest(&self) -> Option<MergeKey> {
+        self.by_next.peek().map(|&Reverse((key, _))| key)
+    }
+
+    /// Adds a run, in place of one that has ended if there is one: a file has any number of runs, and few at one time.
+    fn add(&mut self, cursor: Cursor<'a>) {
+        let index = self.free.pop().unwrap_or(self.cursors.len());
+        self.by_next.push(Reverse((cursor.next, index)));
+        match self.cursors.get_mut(index) {
+            Some(place) => *place = cursor,
+            None => self.cursors.push(cursor),
+        }
+    }
+}
+
 /// Writes the records of all runs in the order of time. `parts` are the files with these runs.
 fn write_merged(
     mut runs: Vec<Run>,
@@ -132,46 +159,34 @@ fn write_merged(
     };
     runs.sort_unstable_by_key(|run| run.first);
     let mut pending_runs = runs.iter().peekable();
-    let mut cursors: Vec<Cursor<'_>> = Vec::new();
-    let mut free: Vec<usize> = Vec::new();
-    let mut heap: BinaryHeap<Reverse<(MergeKey, usize)>> = BinaryHeap::new();
+    let mut open = OpenRuns::default();
     let mut bytes_since_round = 0u64;
     loop {
-        let is_due = |run: &&Run| {
-            let earliest = heap.peek().map(|&Reverse((key, _))| key);
-            earliest.is_none_or(|earliest| run.first < earliest)
-        };
+        let earliest = open.earliest();
+        let is_due = |run: &&Run| earliest.is_none_or(|earliest| run.first < earliest);
         if let Some(run) = pending_runs.next_if(is_due) {
             let MergeKey { part, offset, .. } = run.first;
-            let cursor = Cursor {
+            open.add(Cursor {
                 records: Records::new(bytes(part, offset, run.end), offset, endian).peekable(),
                 next: run.first,
-            };
-            let at = free.pop().unwrap_or(cursors.len());
-            match cursors.get_mut(at) {
-                Some(slot) => *slot = cursor,
-                None => cursors.push(cursor),
-            }
-            heap.push(Reverse((run.first, at)));
+            });
             continue;
         }
-        let Some(Reverse((MergeKey { part, offset, .. }, at))) = heap.pop() else {
+        let Some(Reverse((MergeKey { part, offset, .. }, index))) = open.by_next.pop() else {
             break;
         };
-        let others = [
-            heap.peek().map(|&Reverse((key, _))| key),
-            pending_runs.peek().map(|run| run.first),
-        ];
+        // Its records are written up to the first one of another run.
+        let others = [open.earliest(), pending_runs.peek().map(|run| run.first)];
         let limit = others.into_iter().flatten().min();
-        let Some(cursor) = cursors.get_mut(at) else {
+        let Some(cursor) = open.cursors.get_mut(index) else {
             continue;
         };
         let (skipped, has_more) = cursor.advance(limit, attrs, endian);
         out.write_all(bytes(part, offset, offset.saturating_add(skipped)))?;
         if has_more {
-            heap.push(Reverse((cursor.next, at)));
+            open.by_next.push(Reverse((cursor.next, index)));
         } else {
-            free.push(at);
+            open.free.push(index);
         }
         bytes_since_round = bytes_since_round.saturating_add(skipped);
         if bytes_since_round >= ROUND_SIZE {

@@ -124,11 +124,13 @@ pub fn write_sample(
     let before_user = before_user_part(record, sample);
     let addresses = stack.iter().filter(|&&entry| entry != PERF_CONTEXT_USER).count();
     let is_better = addresses > recorded.saturating_sub(before_user).saturating_sub(1);
-    let (kernel, stack) = if is_better && !stack.is_empty() {
+    // Number of recorded entries that stay, and what follows them.
+    let (recorded_left, stack) = if is_better && !stack.is_empty() {
         (before_user, stack)
     } else {
         (recorded, &[][..])
     };
+    let recorded_size = recorded_left.checked_mul(WORD)?;
     // A record may be cut off.
     let end = record.bytes.len();
     let registers = sample.registers_offset.unwrap_or(end);
@@ -137,18 +139,18 @@ pub fn write_sample(
     let kept_bytes = record.bytes.get(registers..after)?;
     let rest = record.bytes.get(after..)?;
 
-    let fixed = [place, WORD, kernel.checked_mul(WORD)?, between.len(), rest.len()];
+    // The stack loses its outermost frames if there is not enough room for it.
+    let fixed = [place, WORD, recorded_size, between.len(), rest.len()];
     let fixed = fixed.into_iter().try_fold(0usize, usize::checked_add)?;
     let marker = if stack.is_empty() { 0 } else { 1 };
     let chain_room = MAX_RECORD.checked_sub(fixed)? / WORD;
     let stack = stack.get(..chain_room.saturating_sub(marker)).unwrap_or(stack);
-    let count = kernel.checked_add(marker)?.checked_add(stack.len())?;
+    let count = recorded_left.checked_add(marker)?.checked_add(stack.len())?;
 
     let start = out.len();
     out.extend_from_slice(record.bytes.get(..place)?);
     endian.write_u64(out, count as u64);
-    let kernel = kernel.checked_mul(WORD)?;
-    out.extend_from_slice(record.bytes.get(chain..)?.get(..kernel)?);
+    out.extend_from_slice(record.bytes.get(chain..)?.get(..recorded_size)?);
     if marker > 0 {
         endian.write_u64(out, PERF_CONTEXT_USER);
     }

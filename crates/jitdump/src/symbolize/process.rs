@@ -59,19 +59,34 @@ impl Process {
     /// fails. Fails if a mapped file cannot be opened or read, or is not a jitdump, once for each such file as long as it is
     /// mapped: of several, the next call fails for the next one. A call that fails also reads the other open jitdumps.
     pub fn update(&mut self) -> Result<usize, Error> {
-        let mut failed = None;
+        let maps = self.read_maps()?;
+        let failed = self.open_new(&maps);
+        match self.read_open(failed) {
+            Some(error) => Err(error),
+            None => Ok(mem::take(&mut self.uncounted)),
+        }
+    }
+
+    /// Reads the list of mappings; empty if that fails while jitdumps are open, which still can be read.
+    fn read_maps(&self) -> Result<Vec<u8>, Error> {
         let path = format!("/proc/{}/maps", self.pid);
-        let maps = match kernel::read(&path) {
-            Ok(maps) => maps,
+        match kernel::read(&path) {
+            Ok(maps) => Ok(maps),
             // Whoever waits for functions would wait forever.
-            Err(cause) if self.dumps.is_empty() => return Err(Error::unreadable(Path::new(&path), cause)),
-            Err(_) => Vec::new(),
-        };
-        let mapped: HashSet<FileId> = markers(&maps).map(|marker| id_of(&marker)).collect();
+            Err(cause) if self.dumps.is_empty() => Err(Error::unreadable(Path::new(&path), cause)),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Opens the jitdumps in a list of mappings that were not seen before. Returns why one of them could not be opened, or why one
+    /// was closed.
+    fn open_new(&mut self, maps: &[u8]) -> Option<Error> {
+        let mapped: HashSet<FileId> = markers(maps).map(|marker| id_of(&marker)).collect();
         let is_open = |inode: u64| self.dumps.iter().any(|dump| dump.file_id().1 == inode);
         self.seen.retain(|file| mapped.contains(file) || is_open(file.1));
+        let mut failed = None;
         let mut opened = 0;
-        for marker in markers(&maps) {
+        for marker in markers(maps) {
             if opened == MAX_OPENED {
                 break;
             }
@@ -88,20 +103,24 @@ impl Process {
                         failed = failed.or(Some(closed));
                     }
                 }
+                // The next call looks at the others.
                 Err(cause) => {
                     let path = Path::new(OsStr::from_bytes(marker.path));
-                    failed = Some(Error::unreadable(path, cause));
-                    // The next call looks at the others.
-                    break;
+                    return Some(Error::unreadable(path, cause));
                 }
             }
         }
+        failed
+    }
+
+    /// Reads the new records of all open jitdumps. Closes the first one that fails, unless the call has `failed` already: then it
+    /// fails again in the next one. Returns why the call fails.
+    fn read_open(&mut self, mut failed: Option<Error>) -> Option<Error> {
         self.dumps.retain_mut(|dump| match dump.update() {
             Ok(events) => {
                 self.uncounted = self.uncounted.saturating_add(events);
                 true
             }
-            // It fails again in the next call.
             Err(_) if failed.is_some() => true,
             Err(error) => {
                 if matches!(error.kind(), ErrorKind::Shrunk) {
@@ -113,10 +132,7 @@ impl Process {
                 false
             }
         });
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(mem::take(&mut self.uncounted)),
-        }
+        failed
     }
 
     /// Adds a jitdump. Returns the first one, to be closed, if there are too many.
