@@ -336,20 +336,7 @@ impl PerfMapSearch<'_> {
         let name = |number: u32| format!("perf-{number}.map");
         let mut places = Vec::new();
         let mut add = |origin, root, path| places.push(PossibleMap { origin, root, path });
-        let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
-        let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
-        let mut given: Vec<&GivenMap> = Vec::new();
-        for (number, is_unique) in self.names.of_process(pid) {
-            let files = if is_unique {
-                self.given_by_number.get(&number)
-            } else {
-                dump_folder.and_then(|folder| self.given_by_place.get(&(number, folder.to_owned())))
-            };
-            given.extend(files.into_iter().flatten().filter_map(|&at| self.given.get(at)));
-        }
-        // Containers produce several files of the same name: prefer the one beside the process's jitdump.
-        given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
-        for file in given {
+        for file in self.given_for(pid) {
             let kind = if file.is_named {
                 MapOrigin::Named
             } else {
@@ -381,6 +368,25 @@ impl PerfMapSearch<'_> {
             add(MapOrigin::Temporary, PathBuf::from(TEMPORARY), temporary);
         }
         places
+    }
+
+    /// Returns the files and those in folders that the user named and that may be the map of a process: those beside its jitdump,
+    /// and those named one by one, first. Containers produce several files of the same name.
+    fn given_for(&self, pid: Pid) -> Vec<&GivenMap> {
+        let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
+        let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
+        let mut given: Vec<&GivenMap> = Vec::new();
+        for (number, is_unique) in self.names.of_process(pid) {
+            // A number of several processes shows the process only together with the folder.
+            let files = if is_unique {
+                self.given_by_number.get(&number)
+            } else {
+                dump_folder.and_then(|folder| self.given_by_place.get(&(number, folder.to_owned())))
+            };
+            given.extend(files.into_iter().flatten().filter_map(|&at| self.given.get(at)));
+        }
+        given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
+        given
     }
 
     /// Opens a possible map for a process, if its owner and content allow it.

@@ -28,11 +28,11 @@ pub struct SyntheticSample<'a> {
     /// Call chain in user space, innermost first. Readers take all entries except the first for return
     /// addresses and look up the byte before them.
     pub chain: &'a [Address],
-    /// Bytes written by a program, for [`Bytes`](super::SampleContent::Bytes) events. Ignored for others.
+    /// Bytes written by a program, for [`Bytes`](super::SampleContent::Bytes) events. Others lose them.
     pub raw: &'a [u8],
 }
 
-/// The parts of a sample that were cut because they did not fit.
+/// The parts of a sample that were cut because they did not fit. Raw data of an event that has none are cut, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cut {
     pub chain: bool,
@@ -65,12 +65,8 @@ pub(super) fn write_sample(
         .saturating_sub(fixed)
         .saturating_sub(length_fields);
     let raw = if has_raw { sample.raw } else { &[] };
-    let for_chain = space
-        .saturating_sub(raw.len().next_multiple_of(WORD))
-        .max(space / 2);
-    let chain = sample.chain.get(..for_chain / WORD).unwrap_or(sample.chain);
+    let (chain, raw) = fitting(sample.chain, raw, space);
     let chain_size = chain.len().saturating_mul(WORD);
-    let raw = sample.raw.get(..space.saturating_sub(chain_size)).unwrap_or(raw);
     // The kernel counts the padding as data. Together, the 32-bit size and the data are whole words.
     let raw_size = raw.len().saturating_add(4).next_multiple_of(WORD);
     let size = fixed.saturating_add(2 * WORD).saturating_add(chain_size);
@@ -79,7 +75,6 @@ pub(super) fn write_sample(
     } else {
         size
     };
-
     record::write_header(out, endian, record::SAMPLE, record::MISC_USER, size);
     endian.write_u64(out, event.id);
     endian.write_u64(out, chain.first().map_or(0, |address| address.0));
@@ -105,6 +100,16 @@ pub(super) fn write_sample(
         chain: chain.len() < sample.chain.len(),
         raw: raw.len() < sample.raw.len(),
     }
+}
+
+/// Returns the part of a call chain and that of raw data that fit into `space` bytes together.
+fn fitting<'a>(chain: &'a [Address], raw: &'a [u8], space: usize) -> (&'a [Address], &'a [u8]) {
+    let for_chain = space
+        .saturating_sub(raw.len().next_multiple_of(WORD))
+        .max(space / 2);
+    let chain = chain.get(..for_chain / WORD).unwrap_or(chain);
+    let for_raw = space.saturating_sub(chain.len().saturating_mul(WORD));
+    (chain, raw.get(..for_raw).unwrap_or(raw))
 }
 
 #[cfg(test)]
