@@ -1,37 +1,34 @@
 //! Runtime files in use, and their code events in a profile's processes and on its clock.
 
+mod placement;
+
 use std::sync::Arc;
 
-use jitdump::{AddressRange, Change, CodeEvent, Dump, Function, Machine, Time};
+use jitdump::{AddressRange, Change, Dump, Function, Machine, Time};
 
 use crate::code::CodeFile;
 use crate::code::clock::windows::{LiveCode, RuntimeEvent};
 use crate::code::clock::{Alignment, RuntimeClock, Timeless};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
-use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::profile_index::IndexedProfile;
 use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::symbol_only_code::SymbolOnlyCode;
-use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
-use crate::collections::hash::{HashMap, HashSet};
+use crate::code::timeline::{FileIndex, FunctionId, ranges};
+use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::range_map::{RangeMap, RangeSet};
+use crate::collections::range_map::RangeSet;
 use crate::files::{InputFile, PagedFile};
 use crate::load::clocks::Clocks;
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
-use crate::load::shared_memory::SharedMemory;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::LogConversion;
 use crate::traces::used_logs::LoggedCode;
 use crate::units::Pid;
-
-/// Maximum number of loads to copy to processes that had a dump mapped before the profile began. A server
-/// with 200 processes and 10,000 functions needs that many.
-const MAX_COPIES: usize = 1 << 21;
 
 /// A runtime file in use.
 #[derive(Debug)]
@@ -328,81 +325,6 @@ impl<'a> RuntimeFiles<'a> {
             })
         })
     }
-
-    /// Calls `place` with the code events of all files, with the address spaces and times of the profile, and counts
-    /// them. What is loaded into `shared` memory is in all address spaces that have it.
-    pub fn place_events(
-        &mut self,
-        index: &ProfileIndex,
-        shared: &SharedMemory,
-        mut place: impl FnMut(PlacedEvent),
-    ) {
-        let processes = &index.processes;
-        let (start, _) = index.times.unwrap_or_default();
-        let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
-        let mut copies_left = MAX_COPIES;
-        let earlier_copies = processes.earlier_copies();
-        for (file, used) in self.used.enumerate_mut() {
-            let header_pid = used.code.pid();
-            let owner_of = |pid| owners.process_of(&used.found, header_pid, pid, processes);
-            let creator = owner_of(header_pid);
-            let with_dump: HashSet<Pid> = used.found.pids_before.iter().copied().collect();
-            let others = creator.and_then(|pid| earlier_copies.get(&pid));
-            let others = others.map_or(&[][..], Vec::as_slice);
-            let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
-            let mut counts = CodeEventCounts::default();
-            let ambiguous = if used.is_without_order() {
-                used.at_shared_addresses()
-            } else {
-                HashSet::default()
-            };
-            for event in used.code.events() {
-                match event.change {
-                    Change::Load => counts.loads += 1,
-                    Change::Move { .. } => counts.moves += 1,
-                }
-                counts.uncopied += u64::from(shared.is_incomplete);
-                let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
-                let sharers = used.sharers(&event, owner.or(creator), processes, shared);
-                let Some(pid) = owner.or(creator.filter(|_| !sharers.is_empty())) else {
-                    counts.ownerless += 1;
-                    continue;
-                };
-                if ambiguous.contains(&event.function) {
-                    continue;
-                }
-                used.place(file, &event, pid, processes).map(&mut place);
-                if !sharers.is_empty() {
-                    let Some(left) = copies_left.checked_sub(sharers.len()) else {
-                        counts.uncopied += 1;
-                        continue;
-                    };
-                    copies_left = left;
-                    let copies = used.copies(file, &event, pid, sharers, processes);
-                    copies.for_each(&mut place);
-                    continue;
-                }
-                // Processes that were forked before the profile began have the code that existed then. These
-                // are the processes that have the dump mapped, and those whose maps show that they are
-                // copies.
-                if owner == creator && used.alignment.time(event.time) <= start {
-                    let count = with_dump.len().saturating_add(others.len());
-                    let Some(left) = copies_left.checked_sub(count) else {
-                        counts.uncopied += 1;
-                        continue;
-                    };
-                    copies_left = left;
-                    let others = others.iter().filter(|other| !with_dump.contains(other));
-                    let holders = used.found.pids_before.iter().chain(others);
-                    holders
-                        .filter(|&&other| other != pid)
-                        .filter_map(|&other| used.place(file, &event, other, processes))
-                        .for_each(&mut place);
-                }
-            }
-            used.counts = counts;
-        }
-    }
 }
 
 /// Machine that a profile was recorded on.
@@ -468,32 +390,6 @@ impl<'a> UsedFile<'a> {
         matches!(self.alignment, Alignment::AllAt(_, Timeless::Cycles))
     }
 
-    /// Returns the functions that were moved, or at addresses that another function of the file had as well.
-    fn at_shared_addresses(&self) -> HashSet<u32> {
-        let mut shared = HashSet::default();
-        let mut code = RangeMap::default();
-        for event in self.code.events() {
-            let own = self.code.range(event.function);
-            let Some((range, _)) = own.and_then(|own| ranges(&event, own)) else {
-                continue;
-            };
-            let mut is_shared = match event.change {
-                Change::Load => false,
-                Change::Move { .. } => true,
-            };
-            code.insert_with(range, event.function, |_, other| {
-                is_shared |= other != event.function;
-                if other != event.function {
-                    shared.insert(other);
-                }
-            });
-            if is_shared {
-                shared.insert(event.function);
-            }
-        }
-        shared
-    }
-
     /// Returns the code events of a file, on the clock of its runtime.
     fn runtime_events(
         &self,
@@ -515,80 +411,6 @@ impl<'a> UsedFile<'a> {
                 left,
             })
         })
-    }
-
-    /// Returns the sampled address spaces that share the memory of a process which an event loads code into; none if no other
-    /// one does.
-    fn sharers<'s>(
-        &self,
-        event: &CodeEvent,
-        pid: Option<Pid>,
-        processes: &Processes,
-        shared: &'s SharedMemory,
-    ) -> &'s [SpaceId] {
-        let sharers = || {
-            let pid = pid.filter(|_| !shared.is_empty())?;
-            let space = processes.space_at(pid, self.alignment.time(event.time))?;
-            let (range, _) = ranges(event, self.code.range(event.function)?)?;
-            Some(shared.sharers(space, range.start)).filter(|sharers| *sharers != [space])
-        };
-        sharers().unwrap_or_default()
-    }
-
-    /// Places an event of a process in the address spaces that share its memory, except for its own and those that inherit it.
-    fn copies(
-        &self,
-        file: FileIndex,
-        event: &CodeEvent,
-        pid: Pid,
-        sharers: &[SpaceId],
-        processes: &Processes,
-    ) -> impl Iterator<Item = PlacedEvent> {
-        let time = self.alignment.time(event.time);
-        let own = processes.space_at(pid, time);
-        let has = move |space| Some(space) == own || sharers.binary_search(&space).is_ok();
-        let is_new = move |&&space: &&SpaceId| {
-            let AddressSpace { until, parent, .. } = processes.space(space);
-            let is_inherited = parent.is_some_and(|(parent, forked)| time <= forked && has(parent));
-            Some(space) != own && time < *until && !is_inherited
-        };
-        let spaces = sharers.iter().filter(is_new);
-        spaces.filter_map(move |&space| self.place_in(file, event, space, processes))
-    }
-
-    /// Places an event in the address space that a process has at its time; `None` if it has none.
-    fn place(
-        &self,
-        file: FileIndex,
-        event: &CodeEvent,
-        pid: Pid,
-        processes: &Processes,
-    ) -> Option<PlacedEvent> {
-        let space = processes.space_at(pid, self.alignment.time(event.time))?;
-        self.place_in(file, event, space, processes)
-    }
-
-    /// Places an event of `file` in an address space, not before its beginning. `None` if its function or destination
-    /// is invalid.
-    fn place_in(
-        &self,
-        file: FileIndex,
-        event: &CodeEvent,
-        space: SpaceId,
-        processes: &Processes,
-    ) -> Option<PlacedEvent> {
-        let time = self.alignment.time(event.time);
-        let loaded_range = self.code.range(event.function)?;
-        // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
-        // after it.
-        let since = processes.space(space).since;
-        let earliest = Time(since.0.saturating_add(1));
-        let time = time.clamp(earliest, Time::LAST.max(earliest));
-        let function = FunctionId {
-            file,
-            function: event.function,
-        };
-        PlacedEvent::new(event, function, loaded_range, space, time)
     }
 }
 

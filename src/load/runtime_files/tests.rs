@@ -3,7 +3,9 @@
 use super::*;
 
 use crate::code::process::ProcessEvent;
+use crate::code::profile_index::ProfileIndex;
 use crate::code::symbol_only_code::SymbolOnlyFunction;
+use crate::load::shared_memory::SharedMemory;
 use crate::results::FileKind;
 use jitdump::{Address, RuntimeTime};
 
