@@ -4,18 +4,16 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use gimli::constants as dw;
-use gimli::{
-    Attribute, AttributeValue, ColumnType, FileEntry, LineProgramHeader, Unit, UnitHeader, UnitType,
-};
+use gimli::{Attribute, AttributeValue, FileEntry, LineProgramHeader, Unit, UnitHeader, UnitType};
 use jitdump::AddressRange;
-use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, SourceFile, SourceFunction};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::line_info::attributes::{join, name, number, ranges};
 use crate::elf::line_info::counted_reader::{CountedReader, READS_PER_ITEM, count};
 use crate::elf::line_info::debug_files::{DebugFile, DebugFiles, SplitUnit, UnitIn};
 use crate::elf::line_info::other_units::OtherUnits;
-use crate::elf::line_info::wanted::{EntryId, Wanted, complete};
+use crate::elf::line_info::wanted::{EntryId, ProgramRow, Wanted, complete};
 use crate::files::walk::MAX_PATH;
 
 /// Maximum number of entries from an inlined call to the name of its function. Compilers' files have two or three.
@@ -57,15 +55,6 @@ struct OpenCall {
 struct ProgramId {
     is_supplementary: bool,
     offset: usize,
-}
-
-/// A row of a line program, whose code ends at the next one.
-struct ProgramRow {
-    start: u64,
-    /// Index in the line program.
-    file: u64,
-    line: u32,
-    column: u32,
 }
 
 /// A search for functions.
@@ -284,35 +273,15 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             }
         }
         let origin = origin.ok_or(gimli::Error::MissingUnitDie)?;
-        let (offset, declared) = self.declared(unit, &origin, 0)?;
+        let (entry, declared) = self.declared(unit, &origin, 0)?;
         let nesting = caller.calls.len() as u32;
         let outer = caller.calls.last().map(|call| call.origin);
-        let in_file = match caller.calls.last_mut() {
-            Some(call) => &mut call.file,
-            None => &mut caller.file,
-        };
-        // Without declarations, the caller is where it calls. Lines of calls are in the file of the caller.
-        let mut own = None;
-        let known = match outer.and_then(|outer| self.declared.get_mut(&outer)) {
-            Some(declared) => &mut declared.file,
-            None => &mut own,
-        };
-        *known = known.or(*in_file).or(file);
-        *in_file = in_file.or(*known);
-        let in_file = *in_file;
+        let in_file = self.file_around_call(caller, file);
+        // Lines of calls are in the file of the caller.
         if file.is_some() && file != in_file {
             (line, column) = (0, 0);
         }
-        let ranges = ranges(*unit, attributes)?;
-        let mut targets: Vec<(usize, Range<u32>)> = Vec::new();
-        for range in &ranges {
-            for target in self.at(range) {
-                self.count_item()?;
-                let wanted = self.wanted.get(target);
-                targets.extend(wanted.map(|wanted| (target, wanted.offsets(range))));
-            }
-        }
-        targets.sort_unstable_by_key(|(target, range)| (*target, range.start));
+        let targets = self.targets_at(&ranges(*unit, attributes)?)?;
         for of_target in targets.chunk_by(|(one, _), (other, _)| one == other) {
             let Some((target, _)) = of_target.first() else {
                 continue;
@@ -322,7 +291,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
                 continue;
             };
             wanted.set_file(outer, in_file, &self.sources);
-            let function = wanted.inlined(offset, &declared, &self.sources);
+            let function = wanted.inlined(entry, &declared, &self.sources);
             wanted.info.calls.push(InlinedCall {
                 depth: nesting,
                 function,
@@ -333,10 +302,42 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         }
         caller.calls.push(OpenCall {
             depth,
-            origin: offset,
+            origin: entry,
             file: declared.file,
         });
         Ok(())
+    }
+
+    /// Returns the file of the innermost open function of `caller`. If it is not declared anywhere, the function is where it calls,
+    /// in `file`, and is from then on.
+    fn file_around_call(&mut self, caller: &mut OpenFunction, file: Option<u32>) -> Option<u32> {
+        let entry = caller.calls.last().map(|call| call.origin);
+        let in_file = match caller.calls.last_mut() {
+            Some(call) => &mut call.file,
+            None => &mut caller.file,
+        };
+        let mut own = None;
+        let declared = match entry.and_then(|entry| self.declared.get_mut(&entry)) {
+            Some(declared) => &mut declared.file,
+            None => &mut own,
+        };
+        *declared = declared.or(*in_file).or(file);
+        *in_file = in_file.or(*declared);
+        *in_file
+    }
+
+    /// Returns the indices of the wanted functions at addresses, in ascending order, each with a range of its offsets.
+    fn targets_at(&self, ranges: &[Range<u64>]) -> Result<Vec<(usize, Range<u32>)>> {
+        let mut targets = Vec::new();
+        for range in ranges {
+            for target in self.at(range) {
+                self.count_item()?;
+                let wanted = self.wanted.get(target);
+                targets.extend(wanted.map(|wanted| (target, wanted.offsets(range))));
+            }
+        }
+        targets.sort_unstable_by_key(|(target, range)| (*target, range.start));
+        Ok(targets)
     }
 
     /// Returns the entry that a value refers to, and the function that is declared there.
@@ -543,41 +544,26 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let mut is_left_out = false;
         while let Some((_, row)) = rows.next_row()? {
             is_left_out = row.address() == 0 || is_left_out && last.is_some();
-            if let Some(last) = &last {
-                let addresses = last.start..row.address();
-                let targets = self.at(&addresses);
-                if last.start < addresses.end && !targets.is_empty() && !is_left_out {
-                    let file = self.file_at(unit, last.file)?;
-                    for target in targets {
-                        self.count_item()?;
-                        let Some(wanted) = self.wanted.get_mut(target) else {
-                            continue;
-                        };
-                        let row = LineRow {
-                            offset: wanted.offsets(&addresses).start,
-                            file: wanted.file(file, &self.sources),
-                            line: last.line,
-                            column: last.column,
-                            discriminator: 0,
-                        };
-                        wanted.info.rows.push(row);
-                    }
-                }
+            if let Some(last) = last.filter(|_| !is_left_out) {
+                self.add_row(unit, &last, last.start..row.address())?;
             }
-            let line = row.line().map_or(0, |line| line.get());
-            let column = match row.column() {
-                ColumnType::LeftEdge => 0,
-                ColumnType::Column(column) => column.get(),
-            };
-            let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            // Code without a line has no column.
-            let column = if line > 0 { column } else { 0 };
-            last = (!row.end_sequence()).then(|| ProgramRow {
-                start: row.address(),
-                file: row.file_index(),
-                line: small(line),
-                column: small(column),
-            });
+            last = (!row.end_sequence()).then(|| ProgramRow::of(row));
+        }
+        Ok(())
+    }
+
+    /// Adds a row of a line program to the wanted functions at its addresses.
+    fn add_row(&mut self, unit: UnitIn<'_, 'a, 'c>, row: &ProgramRow, addresses: Range<u64>) -> Result<()> {
+        let targets = self.at(&addresses);
+        if addresses.is_empty() || targets.is_empty() {
+            return Ok(());
+        }
+        let file = self.file_at(unit, row.file)?;
+        for target in targets {
+            self.count_item()?;
+            if let Some(wanted) = self.wanted.get_mut(target) {
+                wanted.add_row(row, &addresses, file, &self.sources);
+            }
         }
         Ok(())
     }

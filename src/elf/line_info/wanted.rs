@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use gimli::ColumnType;
 use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 
 use crate::collections::hash::HashMap;
@@ -24,6 +25,35 @@ pub struct EntryId {
     pub file: DebugFile,
     /// Offset there.
     pub offset: usize,
+}
+
+/// A row of a line program, whose code ends at the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramRow {
+    /// Its first address.
+    pub start: u64,
+    /// Index of its file in the line program.
+    pub file: u64,
+    line: u32,
+    column: u32,
+}
+
+impl ProgramRow {
+    /// Reads a row. Code without a line has no column.
+    pub fn of(row: &gimli::LineRow) -> Self {
+        let line = row.line().map_or(0, |line| line.get());
+        let column = match row.column() {
+            ColumnType::Column(column) if line > 0 => column.get(),
+            ColumnType::Column(_) | ColumnType::LeftEdge => 0,
+        };
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            start: row.address(),
+            file: row.file_index(),
+            line: small(line),
+            column: small(column),
+        }
+    }
 }
 
 /// A function that is wanted.
@@ -90,6 +120,24 @@ impl<'a> Wanted<'a> {
         if let Some(function) = function.and_then(|function| self.info.functions.get_mut(function as usize)) {
             function.file = function.file.or(file);
         }
+    }
+
+    /// Adds a row at addresses that may begin before the function, with a file among `sources`.
+    pub fn add_row(
+        &mut self,
+        row: &ProgramRow,
+        addresses: &Range<u64>,
+        file: Option<u32>,
+        sources: &[SourceFile<'a>],
+    ) {
+        let row = LineRow {
+            offset: self.offsets(addresses).start,
+            file: self.file(file, sources),
+            line: row.line,
+            column: row.column,
+            discriminator: 0,
+        };
+        self.info.rows.push(row);
     }
 
     /// Returns the index in `info` of a file among `sources`.
