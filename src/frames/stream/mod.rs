@@ -64,6 +64,7 @@ use crate::frames::stream::tables::{Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
 use crate::frames::unwind::{KeptStacks, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
+use crate::perf::Profile;
 use crate::perf::sample::OFF_CPU_SUMMARY_TIME;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::profile::{EventSummary, Unit};
@@ -207,12 +208,12 @@ pub fn walk<V: SampleVisitor>(
     progress: &mut dyn Progress,
 ) -> Result<(Walked, Vec<V>), Diagnostic> {
     progress.start("reading samples", index.data_end);
-    let (mut events, counted_as) = events::of_profile(profile, how.filter.event.as_deref());
+    let mut events = CountedEvents::of_profile(profile, how.filter.event.as_deref());
     let has_times = profile.attrs.has_times();
-    let filter = how.filter.of_profile(&events, index.times, has_times)?;
+    let filter = how.filter.of_profile(&events.all, index.times, has_times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
         let mut sample = Sample {
-            event: counted_as.get(sample.event as usize).copied().unwrap_or_default(),
+            event: events.counted_as(sample.event),
             ..*sample
         };
         // Waits that perf has summed up are of the whole recording.
@@ -223,10 +224,7 @@ pub fn walk<V: SampleVisitor>(
         if is_sum {
             sample.time = index.times.map(|(_, last)| last);
         }
-        if let Some(event) = events.get_mut(sample.event as usize) {
-            event.samples = event.samples.saturating_add(1);
-            event.period = event.period.saturating_add(sample.period);
-        }
+        events.add(&sample);
         consumer(&sample);
     };
     let mut collected = Collected::of_profile(index.data_end);
@@ -242,13 +240,6 @@ pub fn walk<V: SampleVisitor>(
         counts: recorded,
         ..
     } = collected;
-    let mut counts = vec![LossCounts::default(); events.len()];
-    for (event, of_event) in &recorded {
-        let event = counted_as.get(*event as usize).copied().unwrap_or_default();
-        if let Some(counts) = counts.get_mut(event as usize) {
-            counts.merge(of_event);
-        }
-    }
     let nodes = tree.nodes;
     let mut places: Vec<FrameAddress> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
@@ -257,10 +248,53 @@ pub fn walk<V: SampleVisitor>(
         nodes,
         places,
         threads: threads.all,
-        events,
-        counts,
+        counts: events.losses(recorded),
+        events: events.all,
     };
     Ok((walked, visitors.into_iter().map(|(_, visitor)| visitor).collect()))
+}
+
+/// The events of a profile, and their samples so far.
+struct CountedEvents {
+    /// The events, each once.
+    all: Vec<EventSummary>,
+    /// For each event of the profile, the index in `all` of the one that it counts as.
+    counted_as: Vec<u32>,
+}
+
+impl CountedEvents {
+    /// Starts with the events of a profile. Those of cores of different types are one, unless one of them is `wanted`.
+    fn of_profile(profile: &Profile<'_>, wanted: Option<&str>) -> Self {
+        let (all, counted_as) = events::of_profile(profile, wanted);
+        Self { all, counted_as }
+    }
+
+    /// Returns the event that an event of the profile counts as.
+    fn counted_as(&self, recorded: u32) -> u32 {
+        self.counted_as
+            .get(recorded as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Counts a sample of one of the events.
+    fn add(&mut self, sample: &Sample) {
+        if let Some(event) = self.all.get_mut(sample.event as usize) {
+            event.samples = event.samples.saturating_add(1);
+            event.period = event.period.saturating_add(sample.period);
+        }
+    }
+
+    /// Returns the losses of each event. `recorded` are those of events of the profile.
+    fn losses(&self, recorded: impl IntoIterator<Item = (u32, LossCounts)>) -> Vec<LossCounts> {
+        let mut losses = vec![LossCounts::default(); self.all.len()];
+        for (event, of_event) in recorded {
+            if let Some(losses) = losses.get_mut(self.counted_as(event) as usize) {
+                losses.merge(&of_event);
+            }
+        }
+        losses
+    }
 }
 
 /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.

@@ -32,6 +32,19 @@ pub struct KnownAddress<'w> {
     pub lacks_file: bool,
 }
 
+impl KnownAddress<'_> {
+    /// Starts with nothing known but where it is.
+    pub fn new(kind: AddressKind) -> Self {
+        Self {
+            kind,
+            rules: None,
+            top: KnownTop::default(),
+            is_linkage: false,
+            lacks_file: false,
+        }
+    }
+}
+
 /// What is on top of the stack at an address; `None` with a frame.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct KnownTop {

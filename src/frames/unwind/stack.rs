@@ -9,14 +9,14 @@ use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
-use crate::code::timeline::{Lookup, Timeline};
+use crate::code::timeline::{Lookup, MappingIndex, Timeline};
 use crate::collections::hash::HashMap;
 use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::unwind::code_without_tables::CodeWithoutTables;
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::frames::unwind::jit::JitTables;
-use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
+use crate::frames::unwind::known_address::{AddressKind, KnownAddress};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, FrameState, StackCopy};
@@ -114,6 +114,9 @@ pub struct StackWalk<'w, 'a> {
     /// What was unwound so far.
     pub counts: UnwoundCounts,
 }
+
+/// What is known of an address, and times around that of the stack at which it is so, if they are known.
+type Place<'w> = (KnownAddress<'w>, Option<Range<Time>>);
 
 impl<'w, 'a> StackWalk<'w, 'a> {
     /// Prepares the unwinding of stacks.
@@ -296,64 +299,65 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         Some(known)
     }
 
-    /// Finds out where an address is, and at which times, as far as that is known.
-    fn find_place(
-        &mut self,
+    /// Finds out where an address is, and at which times, as far as that is known. `None` if no code can be there.
+    fn find_place(&mut self, stack: &SampledStack<'_>, address: Address) -> Option<Place<'w>> {
+        let (unwinder, SampledStack { space, time, .. }) = (self.unwinder, *stack);
+        let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
+        match lookup {
+            Lookup::Function(mapping) => {
+                let times = extent.map(|extent| extent.from..extent.until);
+                Some(self.in_function(stack, address, mapping, times))
+            }
+            Lookup::File => self.in_file(stack, address),
+            Lookup::Anonymous if unwinder.modules.has_data(space, address, time) => None,
+            Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => {
+                Some((KnownAddress::new(AddressKind::Memory), None))
+            }
+            Lookup::Unmapped => None,
+        }
+    }
+
+    /// Finds the rules for a function of a runtime at an address, in its own tables or in those of the file that is mapped there:
+    /// runtimes log functions in executables, too. `times` are those of the function.
+    fn in_function(
+        &self,
         stack: &SampledStack<'_>,
         address: Address,
-    ) -> Option<(KnownAddress<'w>, Option<Range<Time>>)> {
+        mapping: MappingIndex,
+        times: Option<Range<Time>>,
+    ) -> Place<'w> {
+        let unwinder = self.unwinder;
+        let mut known = KnownAddress::new(AddressKind::Function(mapping));
+        known.rules = unwinder.jit.at(mapping, address);
+        if known.rules.is_some() {
+            return (known, times);
+        }
+        let (mapped, mapped_times) = unwinder.modules.module_at(stack.space, address, stack.time);
+        let native = mapped.map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
+        match native {
+            Some(NativeRules::Rules(rules)) => known.rules = Some(rules),
+            _ => known.top = unwinder.jit.top(mapping, address).unwrap_or_default(),
+        }
+        (known, times.map(|times| intersection(times, mapped_times)))
+    }
+
+    /// Finds the rules for an address in a file; `None` if the file is not executable there.
+    fn in_file(&self, stack: &SampledStack<'_>, address: Address) -> Option<Place<'w>> {
         let (unwinder, SampledStack { space, time, .. }) = (self.unwinder, *stack);
-        let mut known = KnownAddress {
-            kind: AddressKind::Memory,
-            rules: None,
-            top: KnownTop::default(),
-            is_linkage: false,
-            lacks_file: false,
-        };
-        let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
-        let times = match lookup {
-            Lookup::Function(mapping) => {
-                known.kind = AddressKind::Function(mapping);
-                known.rules = unwinder.jit.at(mapping, address);
-                let times = extent.map(|extent| extent.from..extent.until);
-                match known.rules {
-                    Some(_) => times,
-                    // Runtimes log functions in executables, too, which have the tables.
-                    None => {
-                        let (mapped, mapped_times) = unwinder.modules.module_at(space, address, time);
-                        let native = mapped
-                            .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
-                        match native {
-                            Some(NativeRules::Rules(rules)) => known.rules = Some(rules),
-                            _ => known.top = unwinder.jit.top(mapping, address).unwrap_or_default(),
-                        }
-                        times.map(|times| intersection(times, mapped_times))
-                    }
-                }
+        let (mapped, times) = unwinder.modules.module_at(space, address, time);
+        let mapped = mapped.filter(|mapped| mapped.is_executable)?;
+        let mut known = KnownAddress::new(AddressKind::Module(mapped));
+        let offset = mapped.file_offset(address);
+        match unwinder.native.at(mapped.module, offset) {
+            NativeRules::Rules(rules) => known.rules = Some(rules),
+            NativeRules::Linkage => known.is_linkage = true,
+            NativeRules::NoRules => {
+                let top = unwinder.without_tables.top(mapped.module, offset);
+                known.top = top.unwrap_or_default();
             }
-            Lookup::File => {
-                let (mapped, times) = unwinder.modules.module_at(space, address, time);
-                let mapped = mapped.filter(|mapped| mapped.is_executable)?;
-                known.kind = AddressKind::Module(mapped);
-                let offset = mapped.file_offset(address);
-                match unwinder.native.at(mapped.module, offset) {
-                    NativeRules::Rules(rules) => known.rules = Some(rules),
-                    NativeRules::Linkage => known.is_linkage = true,
-                    NativeRules::NoRules => {
-                        let top = unwinder.without_tables.top(mapped.module, offset);
-                        known.top = top.unwrap_or_default();
-                    }
-                    NativeRules::NoFile => known.lacks_file = true,
-                }
-                Some(intersection(
-                    times,
-                    unwinder.timeline.times_at(space, address, time),
-                ))
-            }
-            Lookup::Anonymous if unwinder.modules.has_data(space, address, time) => return None,
-            Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => None,
-            Lookup::Unmapped => return None,
-        };
-        Some((known, times))
+            NativeRules::NoFile => known.lacks_file = true,
+        }
+        let times = intersection(times, unwinder.timeline.times_at(space, address, time));
+        Some((known, Some(times)))
     }
 }
