@@ -185,22 +185,56 @@ fn is_readable(start: &[u8]) -> bool {
 
 /// Opens the folder of `perf record --threads` or `--kcore`.
 fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
-    let path = &options.input;
-    let main = path.join("data");
+    let main = options.input.join("data");
     if let Err(cause) = fs::symlink_metadata(&main) {
-        if cause.kind() != io::ErrorKind::NotFound {
-            return Err(input_error(path, cause));
-        }
-        let none = Diagnostic::new(Issue::FolderWithoutProfile).in_file(path);
-        return Err(match fs::symlink_metadata(path.join("run-1/perf.data")) {
-            Ok(_) => none.with_remedy("Name one of its runs (record --runs), such as the run-1 in it."),
-            Err(_) => none,
-        });
+        return Err(without_data(&options.input, cause));
     }
     let main = open_file(&main, options)?;
+    let FolderEntries { parts, kernel_copies } = list_folder(options)?;
+    let read = |file: OpenFile| {
+        let path = file.path().to_owned();
+        InputFile::read(&file).map_err(|cause| input_error(&path, cause))
+    };
+    // To be merged, the records of all files must be in memory.
+    let main = if parts.is_empty() {
+        read_profile(main, options)?
+    } else {
+        MainFile::Whole(Arc::new(read(main)?))
+    };
+    let mut input = InputFiles::of_file(main, options);
+    input.kernel_copies = kernel_copies;
+    for path in parts {
+        input.parts.push(read(open_file(&path, options)?)?);
+    }
+    Ok(input)
+}
+
+/// Returns why a folder has no profile. `cause` is that its `data` cannot be found.
+fn without_data(folder: &Path, cause: io::Error) -> Diagnostic {
+    if cause.kind() != io::ErrorKind::NotFound {
+        return input_error(folder, cause);
+    }
+    let none = Diagnostic::new(Issue::FolderWithoutProfile).in_file(folder);
+    match fs::symlink_metadata(folder.join("run-1/perf.data")) {
+        Ok(_) => none.with_remedy("Name one of its runs (record --runs), such as the run-1 in it."),
+        Err(_) => none,
+    }
+}
+
+/// What is beside the main file in a folder.
+struct FolderEntries {
+    /// The files of ring buffers (`data.N`), in the order of their numbers.
+    parts: Vec<PathBuf>,
+    /// The folders with copies of the kernel.
+    kernel_copies: Vec<PathBuf>,
+}
+
+/// Lists the folder of the input. Fails if a copy of the kernel is a link out of a confined one.
+fn list_folder(options: &LoadOptions) -> Result<FolderEntries, Diagnostic> {
+    let path = &options.input;
     let mut kernel_copies = Vec::new();
-    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut parts = Vec::new();
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     for entry in entries.map_err(|cause| input_error(path, cause))? {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b"kcore_dir") {
@@ -219,22 +253,10 @@ fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     }
     parts.sort();
     kernel_copies.sort();
-    let read = |file: OpenFile| {
-        let path = file.path().to_owned();
-        InputFile::read(&file).map_err(|cause| input_error(&path, cause))
-    };
-    // To be merged, the records of all files must be in memory.
-    let main = if parts.is_empty() {
-        read_profile(main, options)?
-    } else {
-        MainFile::Whole(Arc::new(read(main)?))
-    };
-    let mut input = InputFiles::of_file(main, options);
-    input.kernel_copies = kernel_copies;
-    for (_, path) in parts {
-        input.parts.push(read(open_file(&path, options)?)?);
-    }
-    Ok(input)
+    Ok(FolderEntries {
+        parts: parts.into_iter().map(|(_, path)| path).collect(),
+        kernel_copies,
+    })
 }
 
 impl MainFile {

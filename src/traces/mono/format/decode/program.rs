@@ -13,6 +13,17 @@ const RENUMBERED: u8 = 14;
 /// First data version in which the end of an image's loading has the identity of its content (MVID).
 const WITH_MVID: u8 = 16;
 
+/// What metadata is about (`TYPE_CLASS` and so on in Mono's log.h).
+mod subject {
+    pub const CLASS: u8 = 1;
+    pub const IMAGE: u8 = 2;
+    pub const ASSEMBLY: u8 = 3;
+    pub const DOMAIN: u8 = 4;
+    pub const THREAD: u8 = 5;
+    pub const CONTEXT: u8 = 6;
+    pub const VTABLE: u8 = 7;
+}
+
 impl<'a> EventDecoder<'a> {
     /// Decodes an event about an image, assembly, class, thread or other part of the program.
     pub(super) fn metadata(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
@@ -29,7 +40,7 @@ impl<'a> EventDecoder<'a> {
         let subject_type = self.cursor.byte()?;
         let pointer = self.pointer()?;
         let subject = match subject_type {
-            1 => {
+            subject::CLASS => {
                 let image = self.pointer()?;
                 self.skip_old_flags()?;
                 Metadata::Class {
@@ -38,7 +49,7 @@ impl<'a> EventDecoder<'a> {
                     name: self.cursor.string()?,
                 }
             }
-            2 => {
+            subject::IMAGE => {
                 self.skip_old_flags()?;
                 Metadata::Image {
                     image: pointer,
@@ -50,7 +61,7 @@ impl<'a> EventDecoder<'a> {
                     },
                 }
             }
-            3 => {
+            subject::ASSEMBLY => {
                 let image = self.since(RENUMBERED).then(|| self.pointer()).transpose()?;
                 self.skip_old_flags()?;
                 Metadata::Assembly {
@@ -59,7 +70,7 @@ impl<'a> EventDecoder<'a> {
                     name: self.cursor.string()?,
                 }
             }
-            4 => {
+            subject::DOMAIN => {
                 self.skip_old_flags()?;
                 let name = self.name_if(stage)?;
                 Metadata::Domain {
@@ -67,20 +78,20 @@ impl<'a> EventDecoder<'a> {
                     name,
                 }
             }
-            5 => {
+            subject::THREAD => {
                 self.skip_old_flags()?;
                 let name = self.name_if(stage)?;
                 let thread = ThreadId(pointer.0);
                 Metadata::Thread { thread, name }
             }
-            6 => {
+            subject::CONTEXT => {
                 self.skip_old_flags()?;
                 Metadata::Context {
                     context: pointer,
                     domain: self.pointer()?,
                 }
             }
-            7 => Metadata::VTable {
+            subject::VTABLE => Metadata::VTable {
                 vtable: pointer,
                 domain: self.pointer()?,
                 class: self.pointer()?,
