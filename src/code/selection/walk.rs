@@ -207,8 +207,10 @@ impl SelectionWalk<'_> {
         let chain = chains.of((Some(context.space), sample.tid));
         let mut words = sample.callchain.words();
         let mut first = first_address(words, endian);
+        // Chains of a thread mostly differ in their first words. The others, the `known` last ones, are not looked up again.
         let mut known = chain.known_count(words, first, context.time);
         let has_cookie = may_have_cookie(words, known, endian);
+        // A cookie could look like an address, and differs from sample to sample: its chain is not compared with others, nor kept.
         if has_cookie {
             replace_cookies(words, endian, replaced);
             words = replaced;
@@ -224,6 +226,7 @@ impl SelectionWalk<'_> {
                 sample::FIRST_CONTEXT_MARKER.. => OTHER,
                 _ => marker.frame(Address(address), context),
             };
+            // Everything further out than the first address is a caller, which the next chain may have, too.
             if index > first {
                 outer.extend(is_named);
                 if !has_cookie {

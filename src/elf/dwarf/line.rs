@@ -133,15 +133,18 @@ fn write_file_table_v5(
         .iter(info)
         .any(|(file, _)| file.text.is_some_and(|text| strings.is_nul_free(text)));
     let directory_index = (dw::DW_LNCT_directory_index, dw::DW_FORM_udata);
-    let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
-    let formats = [path, directory_index, source];
-    let (without_text, _) = formats.split_at(2);
-    write_formats(out, if has_text { &formats } else { without_text });
+    if has_text {
+        let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
+        write_formats(out, &[path, directory_index, source]);
+    } else {
+        write_formats(out, &[path, directory_index]);
+    }
     leb128::write_unsigned(out, files.count() as u64);
     for (file, directory) in files.iter(info) {
         endian.write_u32(out, strings.add(|out| write_path(out, split(&file.path).1)));
         leb128::write_unsigned(out, directory.into());
         if has_text {
+            // All files have the same fields, so one without a text has an empty one.
             let offset = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
             endian.write_u32(out, offset);
         }

@@ -93,29 +93,25 @@ impl<'a> RawLists<'a> {
         let strings = self.strings.by_index();
         let mut files = Files::new(&strings);
         let mut found = ParsedDebugInfo::default();
-        let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
-            let mut reader = Reader::new(bytes, self.endian);
-            (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
-        });
-        let mut offsets: Vec<(u32, u32)> = offsets.collect();
-        let pairs = offsets.iter().zip(offsets.iter().skip(1));
-        found.unsorted = pairs.filter(|((one, _), (next, _))| next < one).count() as u64;
-        offsets.sort_by_key(|&(offset, _)| offset);
-        let ends = offsets.iter().skip(1).map(|&(offset, _)| offset).chain([size]);
-        let max_ranges = offsets
+        let mut entries = self.entries();
+        let pairs = entries.iter().zip(entries.iter().skip(1));
+        found.unsorted = pairs.filter(|(one, next)| next.offset < one.offset).count() as u64;
+        entries.sort_by_key(|entry| entry.offset);
+        let ends = entries.iter().skip(1).map(|next| next.offset).chain([size]);
+        let max_ranges = entries
             .len()
             .saturating_mul(RANGES_PER_ENTRY)
             .saturating_add(MAX_RANGES);
         let mut tree = InlinedCallTree::new(self.positions(), max_ranges);
-        for (&(offset, at), end) in offsets.iter().zip(ends) {
-            let Some((position, call)) = tree.visit(at) else {
+        for (entry, end) in entries.iter().zip(ends) {
+            let Some((position, call)) = tree.visit(entry.position) else {
                 found.invalid = found.invalid.saturating_add(1);
                 tree.close(0);
                 continue;
             };
-            tree.extend(call, offset, end);
+            tree.extend(call, entry.offset, end);
             found.info.rows.push(LineRow {
-                offset,
+                offset: entry.offset,
                 file: files.number(position.function.file),
                 line: position.line,
                 column: position.column,
@@ -138,6 +134,19 @@ impl<'a> RawLists<'a> {
         found
     }
 
+    /// Returns the entries of the first list, in the order of the record.
+    fn entries(&self) -> Vec<OffsetEntry> {
+        let entries = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
+            let mut reader = Reader::new(bytes, self.endian);
+            OffsetEntry {
+                offset: reader.u32().unwrap_or(0),
+                position: reader.u32().unwrap_or(u32::MAX),
+            }
+        });
+        entries.collect()
+    }
+
+    /// Returns the entries of the second list.
     fn positions(&self) -> Vec<PositionEntry> {
         let entries = self.positions.chunks_exact(POSITION_SIZE);
         let position = |bytes: &[u8]| {
@@ -157,6 +166,15 @@ impl<'a> RawLists<'a> {
         };
         entries.map(position).collect()
     }
+}
+
+/// Where the code of a position starts, up to the next entry.
+#[derive(Clone, Copy)]
+struct OffsetEntry {
+    /// From the start of the function, in bytes.
+    offset: u32,
+    /// Index of the position.
+    position: u32,
 }
 
 /// What makes calls one.
