@@ -450,14 +450,16 @@ impl SampleSize {
             | SampleFormat::DATA_PAGE_SIZE
             | SampleFormat::CODE_PAGE_SIZE;
         let weight = SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT;
+        // The counter has a size of its own, and the two kinds of weights are one word.
         let others = after_chain | weight | SampleFormat::READ | SampleFormat::CALLCHAIN;
-        let counter = if format.contains(SampleFormat::READ) {
+        let words_of_counter = if format.contains(SampleFormat::READ) {
             words_of_value(read_format).saturating_add(words_of_times(read_format))
         } else {
             0
         };
-        let before_chain = words(SampleFormat::all().difference(others)).saturating_add(counter as usize);
-        let rest = words(after_chain).saturating_add(usize::from(format.intersects(weight)));
+        let words_before = words(SampleFormat::all().difference(others));
+        let words_before = words_before.saturating_add(words_of_counter as usize);
+        let words_after = words(after_chain).saturating_add(usize::from(format.intersects(weight)));
         let bytes = |words: usize| words.saturating_mul(8).saturating_add(HEADER_SIZE);
         let at = |field| attr::offset_in_sample(format, field)?.checked_add(HEADER_SIZE);
         Self::OfChain {
@@ -466,9 +468,9 @@ impl SampleSize {
                 ids: at(SampleFormat::TID),
                 period: at(SampleFormat::PERIOD),
             },
-            place: bytes(before_chain),
+            place: bytes(words_before),
             has_chain: format.contains(SampleFormat::CALLCHAIN),
-            after: rest.saturating_mul(8),
+            after: words_after.saturating_mul(8),
         }
     }
 }

@@ -167,6 +167,16 @@ impl Mode {
     }
 }
 
+/// What was read of a call chain.
+struct ReadChain {
+    /// Number of its outermost entries whose places are known from the last chain.
+    known: usize,
+    /// Index of its first address.
+    first: Option<usize>,
+    /// Whether callers are in a later record.
+    has_cookie: bool,
+}
+
 impl SampleVisitor for SampleWalk<'_> {
     /// A sample may have 40 bytes, and its row takes 64.
     const BATCH: u64 = 4 << 20;
@@ -207,9 +217,32 @@ impl SampleWalk<'_> {
     fn callers(
         &mut self,
         located: &Located<SampleRecord<'_>>,
-        mut mode: Mode,
+        mode: Mode,
         leaf: Option<FrameAddress>,
     ) -> (StackPosition, Option<FrameAddress>) {
+        let sample = &located.content.sample;
+        let key = (located.space, sample.tid);
+        let ReadChain {
+            known,
+            first,
+            has_cookie,
+        } = self.read_new_entries(located, mode, leaf);
+        // A later record has what a cookie stands for, so a chain with one is not kept.
+        let first = first.filter(|_| !has_cookie);
+        self.chains.of(key).truncate(if has_cookie { 0 } else { known });
+        let position = self.add_entries(key, sample.callchain.words(), known, first);
+        let innermost = self.new_entries.iter().find_map(|entry| entry.place);
+        (position, innermost)
+    }
+
+    /// Finds the places of the entries of a call chain into `new_entries`, up to the outermost ones that are like those of the
+    /// last chain of the thread.
+    fn read_new_entries(
+        &mut self,
+        located: &Located<SampleRecord<'_>>,
+        mut mode: Mode,
+        leaf: Option<FrameAddress>,
+    ) -> ReadChain {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid);
         let endian = self.symbols.selector.profile.endian;
@@ -219,6 +252,7 @@ impl SampleWalk<'_> {
         if may_have_cookie(words, known, endian) {
             known = 0;
         }
+        // At least as many as are known.
         let count = words.len();
         self.new_entries.clear();
         let (mut first, mut has_cookie, mut is_interrupted) = (None, false, false);
@@ -260,12 +294,11 @@ impl SampleWalk<'_> {
             });
             is_interrupted = matches!(entry, ChainEntry::Marker(_));
         }
-        // A chain with a cookie is not kept.
-        let first = first.filter(|_| !has_cookie);
-        self.chains.of(key).truncate(if has_cookie { 0 } else { known });
-        let position = self.add_entries(key, words, known, first);
-        let innermost = self.new_entries.iter().find_map(|entry| entry.place);
-        (position, innermost)
+        ReadChain {
+            known,
+            first,
+            has_cookie,
+        }
     }
 
     /// Returns the place of an address in a call chain, and times around `time` at which it is the same.
