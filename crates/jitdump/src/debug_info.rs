@@ -417,6 +417,7 @@ impl DebugInfo<'_> {
         let mut claimed = Vec::new();
         let mut kept = 0;
         let mut changed = 0u64;
+        // Calls that are kept move to the front, so `open` has indices of calls before the current one.
         for at in 0..self.calls.len() {
             let (before, rest) = self.calls.split_at_mut(at);
             let Some(call) = rest.first_mut() else { break };

@@ -69,14 +69,23 @@ pub struct ModuleContents<'a, R: ContentReader> {
     files: &'a NativeFiles,
     /// Contents that are kept, by their file, which several modules may share.
     read: Mutex<HashMap<FileId, Arc<R::Content>>>,
-    /// How often each file was read; `None` for those that are refused.
-    reads: Mutex<HashMap<FileId, Option<u32>>>,
+    /// How often each file was read.
+    reads: Mutex<HashMap<FileId, FileReads>>,
     /// Number of files that are sparse, too many, or need too much memory.
     refused: AtomicU64,
 }
 
 /// Device and inode.
 type FileId = (u64, u64);
+
+/// What became of the attempts to read a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileReads {
+    /// It was read so often.
+    Done(u32),
+    /// It is not read any more.
+    Refused,
+}
 
 /// What the files of a module have.
 #[derive(Debug)]
@@ -211,7 +220,10 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
             return is_same_build(build_id, self.reader.build_id(&known)).then_some(known);
         }
         let reads = lock(&self.reads).get(&id).copied();
-        let reads = reads.unwrap_or(Some(0))?;
+        let reads = match reads.unwrap_or(FileReads::Done(0)) {
+            FileReads::Done(reads) => reads,
+            FileReads::Refused => return None,
+        };
         let memory = self.files.memory.file();
         let is_refused = reads >= MAX_READS || file.refuse_holes(MAX_HOLES).is_err();
         let read = || {
@@ -222,16 +234,16 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         };
         let content = (!is_refused).then(read).flatten();
         if is_refused || memory.is_exceeded() {
-            let before = lock(&self.reads).insert(id, None);
+            let before = lock(&self.reads).insert(id, FileReads::Refused);
             // Another thread may have refused it meanwhile.
-            if before != Some(None) {
+            if before != Some(FileReads::Refused) {
                 self.refuse();
             }
             return None;
         }
         let content = Arc::new(content?);
         memory.keep(self.reader.memory_size(&content));
-        lock(&self.reads).insert(id, Some(reads.saturating_add(1)));
+        lock(&self.reads).insert(id, FileReads::Done(reads.saturating_add(1)));
         lock(&self.read).insert(id, content.clone());
         Some(content)
     }

@@ -85,33 +85,64 @@ enum ReturnAddress {
     Register(u16),
 }
 
+/// The rules of a row.
+struct RowRules {
+    /// The register that the CFA is above.
+    base: u16,
+    /// The distance of the CFA from it, in bytes.
+    distance: u64,
+    /// How many words below the CFA the frame pointer of the caller is; `None` if it is in its register.
+    frame_pointer: Option<u64>,
+    return_address: ReturnAddress,
+}
+
+impl RowRules {
+    /// Returns the rules for what is on top of the stack; `None` means a frame.
+    fn of(target: Target, top: Option<FramelessTop>) -> Self {
+        match top {
+            // The frame pointer points to that of the caller, with the return address above it.
+            None => Self {
+                base: target.frame_pointer(),
+                distance: 16,
+                frame_pointer: Some(2),
+                return_address: ReturnAddress::Saved(1),
+            },
+            Some(FramelessTop::ReturnAddress {
+                offset,
+                frame_pointer,
+                removed,
+            }) => {
+                let removed = u64::from(removed);
+                let distance = u64::from(offset).saturating_add(8).saturating_add(removed);
+                let words_below = |at: u32| distance.saturating_sub(at.into()) / 8;
+                Self {
+                    base: target.stack_pointer(),
+                    distance,
+                    frame_pointer: frame_pointer.map(words_below),
+                    return_address: ReturnAddress::Saved(removed / 8 + 1),
+                }
+            }
+            Some(FramelessTop::Register { register, offset }) => Self {
+                base: target.stack_pointer(),
+                distance: offset.into(),
+                frame_pointer: (offset > 0).then_some(2),
+                return_address: ReturnAddress::Register(register),
+            },
+        }
+    }
+}
+
 /// Appends all rules for what is on top of the stack, since they may differ from those of the row before; `None` means a frame.
 fn write_rules(out: &mut Vec<u8>, target: Target, top: Option<FramelessTop>) {
-    let stack = target.stack_pointer();
-    // The CFA is at a distance from a register. The frame pointer is so many words below it, or in its register.
-    let ((register, distance), frame_pointer, return_address) = match top {
-        // The frame pointer is at the saved one, with the return address above it.
-        None => ((target.frame_pointer(), 16), Some(2), ReturnAddress::Saved(1)),
-        Some(FramelessTop::ReturnAddress {
-            offset,
-            frame_pointer,
-            removed,
-        }) => {
-            let removed = u64::from(removed);
-            let cfa = u64::from(offset).saturating_add(8).saturating_add(removed);
-            let below = |at: u32| cfa.saturating_sub(at.into()) / 8;
-            let place = ReturnAddress::Saved(removed / 8 + 1);
-            ((stack, cfa), frame_pointer.map(below), place)
-        }
-        Some(FramelessTop::Register { register, offset }) => (
-            (stack, offset.into()),
-            (offset > 0).then_some(2),
-            ReturnAddress::Register(register),
-        ),
-    };
+    let RowRules {
+        base,
+        distance,
+        frame_pointer,
+        return_address,
+    } = RowRules::of(target, top);
     let column = column_of_return_address(target);
     out.push(dw::DW_CFA_def_cfa.0);
-    leb128::write_unsigned(out, u64::from(register));
+    leb128::write_unsigned(out, base.into());
     leb128::write_unsigned(out, distance);
     let pointer = target.frame_pointer() as u8;
     match frame_pointer {

@@ -233,7 +233,8 @@ impl PendingRecords {
         }
     }
 
-    /// Drops debug information of batches before `batch`.
+    /// Ends the wait for the LOADs of records of batches before `batch`. Debug information goes to a function that was loaded before
+    /// or after it instead; what is left is dropped.
     fn drop_before(&mut self, batch: u64, faults: &mut Tally<Fault>) {
         for pending in take_before(&mut self.debug_info, batch) {
             self.reassign_or_drop(pending, faults);
