@@ -43,7 +43,7 @@ fn split_at_user(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Opt
 
 /// Appends a sample in which `callers`, innermost first, replace those of its first user address. The stack
 /// copy is removed, because readers would append the frames they unwind from it. `None` if the sample has no
-/// call chain or no user address, or would become too large.
+/// call chain or no user address, or would become too large. Then a part of it may have been appended.
 pub fn write_with_callers(
     out: &mut Vec<u8>,
     endian: ByteOrder,

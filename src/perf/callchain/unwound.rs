@@ -104,7 +104,7 @@ pub fn header_record(record: &Record<'_>, endian: ByteOrder, kept: KeptStacks) -
 
 /// Appends a sample with an unwound stack: the sampled address and those of its callers, with markers. Without one (`stack`
 /// is empty), or if the recorded call chain has more user addresses, it keeps its call chain. `None` if the record ends
-/// before its call chain.
+/// before its call chain. Then a part of it may have been appended.
 pub fn write_sample(
     out: &mut Vec<u8>,
     endian: ByteOrder,

@@ -275,42 +275,54 @@ impl<'a> InliningSearch<'_, 'a> {
 
     /// Accepts candidates that fit those accepted before, in rounds, until a round adds none.
     fn accept(&mut self) {
-        // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
-        let mut elsewhere: HashMap<TextPosition, Vec<InliningCandidate<'a>>> = HashMap::default();
-        let mut room = MAX_ELSEWHERE;
+        let mut elsewhere = FoundElsewhere {
+            functions: HashMap::default(),
+            room: MAX_ELSEWHERE,
+        };
         for round in 0..MAX_ROUNDS {
-            let of_each = self.candidates.values().flat_map(|candidates| {
-                let is_alone = candidates.len() == 1;
-                candidates.iter().map(move |candidate| (candidate, is_alone))
-            });
-            let unknown = of_each.filter(|(candidate, _)| !self.accepted.contains(candidate));
-            let new: Vec<_> = unknown
-                .filter(|&(candidate, is_alone)| self.is_acceptable(candidate, is_alone))
-                .map(|(candidate, _)| *candidate)
-                .collect();
+            let new = self.newly_acceptable();
+            // Even if the first round adds none, the function itself may call some elsewhere.
             if new.is_empty() && round > 0 {
                 break;
             }
             for function in new {
                 self.add(function);
             }
-            // What no known function has may be in other scripts, in functions that are called.
-            let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
-            let mut unknown: Vec<TextPosition> = unknown.map(|(&position, _)| position).collect();
-            unknown.sort_unstable();
-            for position in unknown {
-                let found = match elsewhere.get(&position) {
-                    Some(found) => found,
-                    None if elsewhere.len() >= MAX_LOOKUPS || room == 0 => continue,
-                    None => {
-                        let found = self.in_other_scripts(position);
-                        room = room.saturating_sub(found.len());
-                        elsewhere.entry(position).or_insert(found)
-                    }
-                };
-                let called = found.iter().filter(|found| self.is_called(found));
-                self.candidates.insert(position, called.copied().collect());
-            }
+            self.look_elsewhere(&mut elsewhere);
+        }
+    }
+
+    /// Returns the candidates that fit those accepted so far, and are not among them.
+    fn newly_acceptable(&self) -> Vec<InliningCandidate<'a>> {
+        let of_each = self.candidates.values().flat_map(|candidates| {
+            let is_alone = candidates.len() == 1;
+            candidates.iter().map(move |candidate| (candidate, is_alone))
+        });
+        let unknown = of_each.filter(|(candidate, _)| !self.accepted.contains(candidate));
+        unknown
+            .filter(|&(candidate, is_alone)| self.is_acceptable(candidate, is_alone))
+            .map(|(candidate, _)| *candidate)
+            .collect()
+    }
+
+    /// Looks for the positions that no known function has in other scripts. Functions there become candidates if they are called.
+    fn look_elsewhere(&mut self, elsewhere: &mut FoundElsewhere<'a>) {
+        let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
+        let mut unknown: Vec<TextPosition> = unknown.map(|(&position, _)| position).collect();
+        // The order of a hash table is random, and there may not be room for all.
+        unknown.sort_unstable();
+        for position in unknown {
+            let found = match elsewhere.functions.get(&position) {
+                Some(found) => found,
+                None if elsewhere.functions.len() >= MAX_LOOKUPS || elsewhere.room == 0 => continue,
+                None => {
+                    let found = self.in_other_scripts(position);
+                    elsewhere.room = elsewhere.room.saturating_sub(found.len());
+                    elsewhere.functions.entry(position).or_insert(found)
+                }
+            };
+            let called = found.iter().filter(|found| self.is_called(found));
+            self.candidates.insert(position, called.copied().collect());
         }
     }
 
@@ -346,6 +358,14 @@ impl<'a> InliningSearch<'_, 'a> {
             .filter(|candidate| Some(coverage(candidate)) == most)
             .collect()
     }
+}
+
+/// What was found in other scripts than those of known functions.
+struct FoundElsewhere<'a> {
+    /// Functions with a position, whoever calls them.
+    functions: HashMap<TextPosition, Vec<InliningCandidate<'a>>>,
+    /// How many more are looked for.
+    room: usize,
 }
 
 /// Returns the function of each row.
