@@ -164,7 +164,8 @@ fn record<'a>(
         }
         step => tick.wrapping_add(step.into()),
     };
-    let function = u32::from(choices.u16()) << (choice >> 6);
+    // No function has ID 0: in version 1, it marks unused bytes.
+    let function = (u32::from(choices.u16()) << (choice >> 6)).max(1);
     let is_fdr = mode == TraceMode::Fdr;
     let kind = match choice % 8 {
         0 | 1 => RecordKind::Enter { function },
