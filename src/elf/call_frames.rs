@@ -211,11 +211,16 @@ impl EntryRows {
         })
     }
 
-    /// Evaluates a single entry of a runtime, at the addresses of the runtime.
+    /// Evaluates an entry that a runtime wrote for one of its functions, at the addresses of the process, which is a little-endian
+    /// one with 64 bits. `None` if it is invalid or exceeds a limit.
+    ///
+    /// gimli reads sections only, so this makes one of the entry, as for the function's object.
     pub fn of_fde(fde: Fde<'_>, room: &RuleRoom) -> Option<Self> {
+        /// Distance in bytes from the function to the section: any that entries can express.
+        const DISTANCE: u64 = 1 << 20;
         let start = fde.range.start;
         let layout = TableLayout {
-            eh_frame: start.0.wrapping_add(1 << 20),
+            eh_frame: start.0.wrapping_add(DISTANCE),
             endian: ByteOrder::Little,
             address_size: 8,
         };

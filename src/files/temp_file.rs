@@ -108,13 +108,14 @@ impl TempFile {
         })
     }
 
-    /// Appends a stream, as [`copy_if`] does.
+    /// Appends a whole stream if `accepts` returns true for its first bytes, otherwise only these, as [`copy_if`] does.
     pub fn append_if(&mut self, from: &File, accepts: impl FnOnce(&[u8]) -> bool) -> Result<(), CopyError> {
         let mut piece = Vec::new();
         copy_piece(from, START_SIZE, self, &mut piece)?;
         if !accepts(&piece) {
             return Ok(());
         }
+        // The kernel writes to the file itself, behind what is still buffered.
         self.flush().map_err(CopyError::Write)?;
         if splice_rest(from, self.file.get_ref()) {
             Ok(())

@@ -42,27 +42,35 @@ const CUT_OFF: [Issue; 3] = [
     Issue::JitdumpUnwindingUnpaired,
 ];
 
-/// Makes notes of the faults at the end of jitdumps if all code has names: programs end their workers by signals. So are those
-/// of jitdumps that are still written, which has a message of its own, with another help.
-fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> Vec<Diagnostic> {
+/// Makes notes of the faults at the cut-off end of a jitdump where nothing needs to be done about it: if all code has names, as
+/// when a program ends its workers by signals, or if its process still writes it, which is reported with its own advice.
+fn with_cut_ends(diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> Vec<Diagnostic> {
     let stacks = &samples.in_stacks;
-    let is_all_named = (samples.named, stacks.named) == (samples.jit, stacks.frames);
-    let is_written = |it: &&Diagnostic| it.issue == Issue::DumpStillWritten && it.field("copy").is_none();
-    let written: BTreeSet<_> = diagnostics.iter().filter(is_written).map(file_name).collect();
-    let is_cut = |it: &&Diagnostic| {
-        it.issue == Issue::JitdumpCutTail && (is_all_named || written.contains(&file_name(it)))
-    };
-    let cut: BTreeSet<_> = diagnostics
+    let is_all_named = samples.named == samples.jit && stacks.named == stacks.frames;
+    let written = still_written(&diagnostics);
+    let is_harmless = |it: &Diagnostic| is_all_named || written.contains(&file_name(it));
+    let cut: BTreeSet<Option<String>> = diagnostics
         .iter()
-        .filter(is_cut)
-        .map(|cut| cut.file.clone())
+        .filter(|it| it.issue == Issue::JitdumpCutTail && is_harmless(it))
+        .map(|it| it.file.clone())
         .collect();
-    for diagnostic in &mut diagnostics {
+    let as_needed = |diagnostic: Diagnostic| {
         if CUT_OFF.contains(&diagnostic.issue) && cut.contains(&diagnostic.file) {
-            *diagnostic = diagnostic.clone().as_note();
+            diagnostic.as_note()
+        } else {
+            diagnostic
         }
-    }
-    diagnostics
+    };
+    diagnostics.into_iter().map(as_needed).collect()
+}
+
+/// Returns the names of jitdumps that their processes still write. One that was read by way of its process is left out: what is
+/// in the recording is a copy.
+fn still_written(diagnostics: &[Diagnostic]) -> BTreeSet<Option<Vec<u8>>> {
+    let written = diagnostics
+        .iter()
+        .filter(|it| it.issue == Issue::DumpStillWritten && it.field("copy").is_none());
+    written.map(file_name).collect()
 }
 
 /// Returns the name of the file of a diagnostic. That a jitdump is still written is said of the file at its path, its faults are

@@ -400,6 +400,10 @@ impl DebugInfo<'_> {
         dropped as u64
     }
 
+    /// Makes the ranges of each call sorted, disjoint, inside those of its caller, and outside those of the calls before it in the
+    /// same caller. Drops calls without a range then, of an unknown function, or too deep, each with the calls inside it. Calls are
+    /// in the order of a depth-first walk, and stay in it.
+    ///
     /// Returns the number of calls that were dropped, and of ranges of the others that were changed or dropped.
     fn normalise_calls(&mut self, size: u32) -> (u64, u64) {
         if self.calls.is_empty() {

@@ -27,7 +27,7 @@ impl SampleCount {
     /// compressed or has other parts that are no plain records.
     pub fn update(&mut self, profile: &Path, size: u64) -> Option<u64> {
         if !self.is_unknown {
-            match self.read(profile, size) {
+            match self.count_new(profile, size) {
                 Ok(()) => {}
                 Err(cause) if cause.kind() == ErrorKind::NotFound => {}
                 Err(_) => self.is_unknown = true,
@@ -36,26 +36,30 @@ impl SampleCount {
         (!self.is_unknown).then_some(self.samples)
     }
 
+    /// Counts the samples among the records from `offset` to `size`. Ends at a record that is not complete yet, where the next
+    /// call goes on. Fails if the file cannot be read, or at a record that is not plain.
     #[expect(
         clippy::disallowed_methods,
         reason = "perf writes it to the folder of the recording"
     )]
-    fn read(&mut self, profile: &Path, size: u64) -> io::Result<()> {
+    fn count_new(&mut self, profile: &Path, size: u64) -> io::Result<()> {
         let mut file = BufReader::new(File::open(profile)?);
         if self.offset == 0 {
             if size < RECORDS_OFFSET.saturating_add(8) {
                 return Ok(());
             }
             file.seek(SeekFrom::Start(RECORDS_OFFSET))?;
-            self.offset = u64::from_ne_bytes(read(&mut file)?);
+            self.offset = u64::from_ne_bytes(read_array(&mut file)?);
         }
         file.seek(SeekFrom::Start(self.offset))?;
         while self.offset.saturating_add(HEADER_SIZE) <= size {
-            let kind = u32::from_ne_bytes(read(&mut file)?);
-            let [_, _, low, high] = read(&mut file)?;
+            let kind = u32::from_ne_bytes(read_array(&mut file)?);
+            let [_, _, low, high] = read_array(&mut file)?;
             let record_size = u64::from(u16::from_ne_bytes([low, high]));
+            // Compressed samples have no headers of their own, and the size of AUX data is not in the header.
             let is_plain = !matches!(kind, AUXTRACE | COMPRESSED | COMPRESSED2);
-            let Some(rest) = record_size.checked_sub(HEADER_SIZE).filter(|_| is_plain) else {
+            let content_size = record_size.checked_sub(HEADER_SIZE);
+            let Some(content_size) = content_size.filter(|_| is_plain) else {
                 return Err(ErrorKind::InvalidData.into());
             };
             let end = self.offset.saturating_add(record_size);
@@ -64,13 +68,13 @@ impl SampleCount {
             }
             self.samples += u64::from(kind == SAMPLE);
             self.offset = end;
-            file.seek_relative(rest as i64)?;
+            file.seek_relative(content_size as i64)?;
         }
         Ok(())
     }
 }
 
-fn read<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
+fn read_array<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     file.read_exact(&mut bytes)?;
     Ok(bytes)

@@ -56,7 +56,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     (index.events, findings)
 }
 
-/// Returns the rule for a fault, and the type of record.
+/// Returns the rule for a fault, and the type of record; `None` for those that no reader of Mono logs finds.
 fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
     Some(match fault {
         Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),

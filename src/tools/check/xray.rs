@@ -101,7 +101,7 @@ fn check_wall_times(trace: &Trace<'_>, file: &[u8], index: &TraceIndex, findings
     }
 }
 
-/// Returns the rule for a fault, and the type of record.
+/// Returns the rule for a fault, and the type of record; `None` for those that no reader of XRay traces finds.
 fn rule_of(fault: Issue) -> Option<(&'static CatalogueEntry, &'static str)> {
     Some(match fault {
         Issue::XrayUnknownKind => (&rules::UNKNOWN_KIND, RECORD),

@@ -193,17 +193,20 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
 
     fn finish(self, threads: impl Iterator<Item = Self::Events>) {
         threads.for_each(|thread| thread.add_to(self.counts));
-        let addresses = || self.processes.values().map(|process| &process.frame_addresses);
-        let is_full = addresses().any(|addresses| addresses.synthetic_symbols.is_full);
-        let missing = addresses().map(|addresses| addresses.missing).sum();
         // A process may have several traces: the first one reports what all lack.
-        if let Some(counts) = self.counts.first_mut() {
-            counts
+        let Some(first) = self.counts.first_mut() else {
+            return;
+        };
+        let mut has_too_many_names = false;
+        for process in self.processes.values() {
+            let addresses = &process.frame_addresses;
+            has_too_many_names |= addresses.synthetic_symbols.is_full;
+            first
                 .conversion_faults
-                .add_unplaced(Issue::TooManyNames, is_full.into());
-            counts
-                .conversion_faults
-                .add_unplaced(Issue::XrayMissingFunctions, missing);
+                .add_unplaced(Issue::XrayMissingFunctions, addresses.missing);
+        }
+        if has_too_many_names {
+            first.conversion_faults.add_unplaced(Issue::TooManyNames, 1);
         }
     }
 

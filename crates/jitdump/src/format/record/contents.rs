@@ -50,8 +50,11 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Walks over the records of a file in windows. What depends on bytes behind a window is found again in the next one,
-/// which starts at the same record, or is larger.
+/// Walks over the records of a file from byte `start`, in windows that are read one after the other. A step that depends on bytes
+/// behind its window is not visited, but found again in the next window, which starts there.
+///
+/// If a window is too small for its first step, the next one has twice the size, up to the rest of the file. All steps are found
+/// then, because no bytes are behind it.
 fn walk_file(
     file: &dyn RandomAccess,
     start: usize,
@@ -73,7 +76,7 @@ fn walk_file(
         }
         let window = ContentWindow::new(&buffer, position, size);
         let mut records = Records::in_window(window, position, endian, last_time);
-        let start = position;
+        let window_start = position;
         loop {
             let step = records.next();
             if records.has_missed() {
@@ -85,7 +88,7 @@ fn walk_file(
             visit(step)?;
             (position, last_time) = records.state();
         }
-        window_size = if position > start {
+        window_size = if position > window_start {
             WINDOW_SIZE
         } else {
             window_size.saturating_mul(2)

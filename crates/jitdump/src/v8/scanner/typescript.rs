@@ -152,7 +152,8 @@ impl<'t> Scanner<'t> {
             && next.is_some_and(|next| starts_type(&next) && (self.is_typescript || is_certain(&next)))
     }
 
-    /// Whether a word is before the name of a member.
+    /// Whether the word that was just read, such as `private` or `readonly`, is a modifier of a member of a class, and not the name
+    /// of one: `private x` and `static readonly x` have modifiers, `private() {}` and `readonly = 1` have none.
     fn is_modifier(&self) -> bool {
         let is_first = self.after == After::Statement
             || self.previous(0).is_some_and(|last| self.text(&last) == b"static");
@@ -163,6 +164,7 @@ impl<'t> Scanner<'t> {
             .filter(|next| !next.on_new_line);
         let is_name = next.is_some_and(|next| match next.kind {
             TokenKind::Word => true,
+            // `private "x"`, `readonly [x]` and `private *x()`. In JavaScript, the last two could be expressions.
             TokenKind::Literal | TokenKind::Punctuation(b'[' | b'*') => self.is_typescript,
             _ => false,
         });
