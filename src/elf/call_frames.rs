@@ -332,19 +332,18 @@ impl FrameHeader {
     }
 }
 
-/// Reads the entries of a section with this content up to its end or the first invalid length. Entries that are invalid, or
+/// Reads the entries of a section, which gimli knows as `section`, up to its end or the first invalid length. Entries that are invalid, or
 /// whose common part is or exceeds a limit, are left out. Each common part is parsed once. `None` if there is no memory for the
 /// entries.
 fn scan<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
-    kind: SectionKind,
-    content: Slice<'a>,
-    bases: &BaseAddresses,
+    frames: &'a FrameSection,
     memory: &FileMemory<'_>,
 ) -> Option<ScannedEntries> {
     /// Maximum size in bytes of the length of an entry, which does not include itself.
     const MAX_LENGTH_SIZE: usize = 12;
     type Cie<'a> = CommonInformationEntry<Slice<'a>>;
+    let (content, bases) = (frames.slice(), frames.bases());
     let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
     // In a crafted file, each may be nearly as large as the section: gimli searches them for the end of a string.
     let mut bytes_of_cies = content.len().saturating_mul(EVALUATED_PER_BYTE);
@@ -355,14 +354,14 @@ fn scan<'a, S: UnwindSection<Slice<'a>>>(
         let Ok((length, _)) = rest.read_initial_length() else {
             break;
         };
-        if length == 0 && kind == SectionKind::EhFrame {
+        if length == 0 && frames.kind == SectionKind::EhFrame {
             break;
         }
         if rest.skip(length).is_err() {
             break;
         }
         // Common parts are errors, too, whatever they contain: gimli's iterator would end at one that it does not know.
-        let Ok(entry) = section.partial_fde_from_offset(bases, offset.into()) else {
+        let Ok(entry) = section.partial_fde_from_offset(&bases, offset.into()) else {
             continue;
         };
         let known = cies.len();
@@ -422,10 +421,9 @@ impl FrameSection {
 
     /// Finds the entries by walking from one to the next.
     fn scan(&self, memory: &FileMemory<'_>) -> Option<ScannedEntries> {
-        let (kind, content, bases) = (self.kind, self.slice(), self.bases());
-        match kind {
-            SectionKind::EhFrame => scan(&self.eh_frame(), kind, content, &bases, memory),
-            SectionKind::DebugFrame => scan(&self.debug_frame(), kind, content, &bases, memory),
+        match self.kind {
+            SectionKind::EhFrame => scan(&self.eh_frame(), self, memory),
+            SectionKind::DebugFrame => scan(&self.debug_frame(), self, memory),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Estimate {
     pub is_significant: bool,
 }
 
-/// How functions are tested.
+/// Tests which functions changed by more than chance.
 pub(super) struct FunctionTest<'t, 's> {
     /// The functions.
     pub table: &'t RunTable<'s>,

@@ -27,7 +27,7 @@ const CONTEXT: u32 = 2;
 /// Lines that are shown: those with most samples, and then those around them.
 const MAX_LINES: usize = 400;
 
-/// A function.
+/// What is shown of a single function.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FunctionReport {
     /// Its samples.

@@ -108,9 +108,10 @@ pub fn determine(
     }
 }
 
-/// A conversion, and how the user is told of it.
+/// The clock that is chosen.
 struct UsedClock {
     clock: TraceClock,
+    /// How its ticks become times, for the note about the clock.
     way: &'static str,
 }
 

@@ -6,7 +6,7 @@
 use crate::collections::hash::HashMap;
 use crate::v8::text::TextPosition;
 
-/// A function of a script.
+/// A function of a script, as the runtime recorded it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownFunction<'a> {
     /// Path of the script as the runtime wrote it.

@@ -42,7 +42,7 @@ pub struct FunctionTable {
     tracks: Vec<(u32, RecordLocation)>,
 }
 
-/// What all functions have.
+/// What the LOAD record of a function says; the other records are optional.
 #[derive(Clone, Copy, Debug)]
 struct LoadedFunction {
     load: PackedLocation,
